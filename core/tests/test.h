@@ -1,0 +1,60 @@
+// The smallest test frame that tells where and what: CHECK counts and goes on, a test's name is the sentence it proves.
+#ifndef PJ_TESTS_TEST_H_
+#define PJ_TESTS_TEST_H_
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pj/status.h"
+
+static int test_failures, test_checks;
+
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    ++test_checks;                                                                         \
+    if (!(condition)) {                                                                    \
+      ++test_failures;                                                                     \
+      fprintf(stderr, "%s:%d: in %s: not true: %s\n", __FILE__, __LINE__, __func__, #condition); \
+    }                                                                                      \
+  } while (0)
+
+// The call must succeed.
+#define CHECK_OK(expression)                                                                        \
+  do {                                                                                              \
+    pj_status check_status = (expression);                                                          \
+    ++test_checks;                                                                                  \
+    if (check_status) {                                                                             \
+      ++test_failures;                                                                              \
+      fprintf(stderr, "%s:%d: in %s: %s\n", __FILE__, __LINE__, __func__, pj_status_text(check_status)); \
+      pj_status_free(check_status);                                                                 \
+    }                                                                                               \
+  } while (0)
+
+// The call must fail with `code` and a sentence that contains `part`.
+#define CHECK_FAILS(expression, wanted_code, part)                                                       \
+  do {                                                                                                   \
+    pj_status check_status = (expression);                                                               \
+    ++test_checks;                                                                                       \
+    if (pj_status_code(check_status) != (wanted_code) || !strstr(pj_status_text(check_status), (part))) { \
+      ++test_failures;                                                                                   \
+      fprintf(stderr, "%s:%d: in %s: wanted code %d and \"%s\", got %d: %s\n", __FILE__, __LINE__,       \
+              __func__, (int)(wanted_code), (part), (int)pj_status_code(check_status),                   \
+              pj_status_text(check_status));                                                             \
+    }                                                                                                    \
+    pj_status_free(check_status);                                                                        \
+  } while (0)
+
+#define RUN(test)                          \
+  do {                                     \
+    int before = test_failures;            \
+    test();                                \
+    printf("%s %s\n", test_failures == before ? "ok  " : "FAIL", #test); \
+  } while (0)
+
+// Prints the closing line and gives main's exit status; a run without a single check fails.
+static inline int test_end(void) {
+  printf("%d checks, %d failed\n", test_checks, test_failures);
+  return test_failures || !test_checks;
+}
+#endif
