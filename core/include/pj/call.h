@@ -52,16 +52,18 @@ typedef struct pj_call {
   pj_value **operands;  // retained; one per TENSOR argument, in order
   double *floats;       // values of F64 (one) and C128 (two) numbers, in order
   int64_t *ints;        // values of PRED and S64 numbers, in order
-  uint32_t word_count, operand_count, float_count, int_count;
-  uint32_t word_capacity, operand_capacity, float_capacity, int_capacity;
+  pj_value **results;   // filled by pj_submit, owned by the caller until pj_call_clear
+  uint32_t word_count, operand_count, float_count, int_count, result_count;
+  uint32_t word_capacity, operand_capacity, float_capacity, int_capacity, result_capacity;
   bool writes_base;     // result 0 is the new base of argument 0 (ops with PJ_OP_WRITES, called in place through a view)
+  bool hold;            // more belongs to this op: pj_submit must not run the queue yet (pj_device_end_op does)
 } pj_call;
 
 // Makes room for `words` more words and one more of each other kind. Aborts when host memory is exhausted: there is no
 // way to go on from half a key.
 PJ_EXPORT void pj_call_grow(pj_call *call, uint32_t words);
 
-PJ_EXPORT void pj_call_clear(pj_call *call);    // releases the operands, keeps the memory
+PJ_EXPORT void pj_call_clear(pj_call *call);    // releases operands and results, keeps the memory
 PJ_EXPORT void pj_call_destroy(pj_call *call);  // releases all; `call` itself belongs to the caller
 
 static inline uint64_t *pj_call_take(pj_call *call, uint32_t words) {
