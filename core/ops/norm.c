@@ -70,12 +70,13 @@ static void lower_layer_norm_backward(pj_lowering *l) {
   hlo_value mean = hlo_convert(h, pj_tensor(l, 3), x.dtype), rstd = hlo_convert(h, pj_tensor(l, 4), x.dtype);
   pj_axes axes = normalized_axes(l, 2, x.rank), outer = pj_axes_from(0, x.rank - axes.count);
   hlo_value y = hlo_mul(h, hlo_sub(h, x, mean), rstd);
-  if (pj_wanted(l, 0)) {
+  int out = pj_gradient(l, 7, 0);
+  if (out >= 0) {
     hlo_value g = pj_present(l, 5) ? hlo_mul(h, grad, factor(l, 5, x, -1)) : grad;
-    pj_return(l, 0, normalized_backward(h, g, y, rstd, &axes));
+    pj_return(l, out, normalized_backward(h, g, y, rstd, &axes));
   }
-  if (pj_wanted(l, 1)) pj_return_reshaped(l, 1, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &outer));
-  if (pj_wanted(l, 2)) pj_return_reshaped(l, 2, pj_reduce(h, HLO_ADD, grad, &outer));
+  if ((out = pj_gradient(l, 7, 1)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &outer));
+  if ((out = pj_gradient(l, 7, 2)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, grad, &outer));
 }
 
 // ---- RMS norm ---------------------------------------------------------------------------------------------------------------
@@ -100,12 +101,13 @@ static void lower_rms_norm_backward(pj_lowering *l) {
   hlo_value grad = wide(l, 0), x = wide(l, 1), rstd = hlo_convert(h, pj_tensor(l, 3), x.dtype);
   pj_axes axes = normalized_axes(l, 2, x.rank), outer = pj_axes_from(0, x.rank - axes.count);
   hlo_value y = hlo_mul(h, x, rstd);
-  if (pj_wanted(l, 0)) {
+  int out = pj_gradient(l, 5, 0);
+  if (out >= 0) {
     hlo_value g = pj_present(l, 4) ? hlo_mul(h, grad, factor(l, 4, x, -1)) : grad;
     hlo_value slope = pj_spread(h, pj_mean(h, hlo_mul(h, g, y), &axes), g, &axes);
-    pj_return(l, 0, hlo_mul(h, hlo_sub(h, g, hlo_mul(h, y, slope)), rstd));
+    pj_return(l, out, hlo_mul(h, hlo_sub(h, g, hlo_mul(h, y, slope)), rstd));
   }
-  if (pj_wanted(l, 1)) pj_return_reshaped(l, 1, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &outer));
+  if ((out = pj_gradient(l, 5, 1)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &outer));
 }
 
 // ---- group norm -------------------------------------------------------------------------------------------------------------
@@ -150,12 +152,13 @@ static void lower_group_norm_backward(pj_lowering *l) {
   hlo_value mean = pj_spread(h, hlo_convert(h, pj_tensor(l, 2), x.dtype), x, &WITHIN_GROUP);
   hlo_value rstd = pj_spread(h, hlo_convert(h, pj_tensor(l, 3), x.dtype), x, &WITHIN_GROUP);
   hlo_value y = hlo_mul(h, hlo_sub(h, x, mean), rstd);
-  if (pj_wanted(l, 0)) {
+  int out = pj_gradient(l, 9, 0);
+  if (out >= 0) {
     hlo_value g = pj_present(l, 4) ? hlo_mul(h, grad, per_channel(l, 4, x)) : grad;
-    pj_return_reshaped(l, 0, normalized_backward(h, g, y, rstd, &WITHIN_GROUP));
+    pj_return_reshaped(l, out, normalized_backward(h, g, y, rstd, &WITHIN_GROUP));
   }
-  if (pj_wanted(l, 1)) pj_return_reshaped(l, 1, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &BATCH_AND_SPACE));
-  if (pj_wanted(l, 2)) pj_return_reshaped(l, 2, pj_reduce(h, HLO_ADD, grad, &BATCH_AND_SPACE));
+  if ((out = pj_gradient(l, 9, 1)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &BATCH_AND_SPACE));
+  if ((out = pj_gradient(l, 9, 2)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, grad, &BATCH_AND_SPACE));
 }
 
 // ---- batch norm -------------------------------------------------------------------------------------------------------------
@@ -254,31 +257,32 @@ static void batch_norm_backward(pj_lowering *l, bool training) {
                             : reciprocal_deviation(l, hlo_convert(h, pj_tensor(l, 4), x.dtype), 8);
   rstd = pj_spread(h, rstd, x, &axes);
   hlo_value y = hlo_mul(h, hlo_sub(h, x, pj_spread(h, mean, x, &axes)), rstd);
-  if (pj_wanted(l, 0)) {
+  int out = pj_gradient(l, 9, 0);
+  if (out >= 0) {
     hlo_value g = pj_present(l, 2) ? hlo_mul(h, grad, factor(l, 2, x, CHANNEL)) : grad;
-    pj_return(l, 0, training ? normalized_backward(h, g, y, rstd, &axes) : hlo_mul(h, g, rstd));
+    pj_return(l, out, training ? normalized_backward(h, g, y, rstd, &axes) : hlo_mul(h, g, rstd));
   }
-  if (pj_wanted(l, 1)) pj_return(l, 1, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &axes));
-  if (pj_wanted(l, 2)) pj_return(l, 2, pj_reduce(h, HLO_ADD, grad, &axes));
+  if ((out = pj_gradient(l, 9, 1)) >= 0) pj_return(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &axes));
+  if ((out = pj_gradient(l, 9, 2)) >= 0) pj_return(l, out, pj_reduce(h, HLO_ADD, grad, &axes));
 }
 
 static void lower_batch_norm_backward(pj_lowering *l) { batch_norm_backward(l, pj_bool(l, 7)); }
 
 PJ_LOWERINGS(norm_lowerings) = {
-    {"aten::native_layer_norm", lower_layer_norm},
-    {"aten::native_layer_norm_backward", lower_layer_norm_backward},
-    {"aten::_fused_rms_norm", lower_rms_norm},
-    {"aten::_fused_rms_norm_backward", lower_rms_norm_backward},
-    {"aten::native_group_norm", lower_group_norm},
-    {"aten::native_group_norm_backward", lower_group_norm_backward},
-    {"aten::native_batch_norm", lower_batch_norm},
-    {"aten::_native_batch_norm_legit", lower_batch_norm},
-    {"aten::_native_batch_norm_legit_functional", lower_batch_norm},
-    {"aten::_native_batch_norm_legit.no_stats", lower_batch_norm_no_stats},
-    {"aten::_native_batch_norm_legit_no_training", lower_batch_norm_no_training},
-    {"aten::_batch_norm_no_update", lower_batch_norm_no_update},
-    {"aten::_batch_norm_with_update_functional", lower_batch_norm_with_update},
-    {"aten::native_batch_norm_backward", lower_batch_norm_backward},
-    {"aten::batch_norm_backward", lower_batch_norm_backward},
+    {"aten::native_layer_norm", lower_layer_norm, 0, 0, 0},
+    {"aten::native_layer_norm_backward", lower_layer_norm_backward, 0, 0, 0},
+    {"aten::_fused_rms_norm", lower_rms_norm, 0, 0, 0},
+    {"aten::_fused_rms_norm_backward", lower_rms_norm_backward, 0, 0, 0},
+    {"aten::native_group_norm", lower_group_norm, 0, 0, 0},
+    {"aten::native_group_norm_backward", lower_group_norm_backward, 0, 0, 0},
+    {"aten::native_batch_norm", lower_batch_norm, 0, 0, 0},
+    {"aten::_native_batch_norm_legit", lower_batch_norm, 0, 0, 0},
+    {"aten::_native_batch_norm_legit_functional", lower_batch_norm, 0, 0, 0},
+    {"aten::_native_batch_norm_legit.no_stats", lower_batch_norm_no_stats, 0, 0, 0},
+    {"aten::_native_batch_norm_legit_no_training", lower_batch_norm_no_training, 0, 0, 0},
+    {"aten::_batch_norm_no_update", lower_batch_norm_no_update, 0, 0, 0},
+    {"aten::_batch_norm_with_update_functional", lower_batch_norm_with_update, 0, 0, 0},
+    {"aten::native_batch_norm_backward", lower_batch_norm_backward, 0, 0, 0},
+    {"aten::batch_norm_backward", lower_batch_norm_backward, 0, 0, 0},
     {0},
 };

@@ -62,6 +62,12 @@ void pj_return_reshaped(pj_lowering *l, int result, hlo_value value) {
   pj_return(l, result, hlo_reshape(l->h, value, type.rank, type.dims));
 }
 
-bool pj_wanted(const pj_lowering *l, int result) {
-  return result < pj_result_count(l) && pj_result_type(l, result).dtype != PJ_INVALID;
+bool pj_wanted(const pj_lowering *l, int result) { return result >= 0 && result < pj_result_count(l); }
+
+int pj_gradient(pj_lowering *l, int mask, int i) {
+  int count, result = 0;
+  const int64_t *asked = pj_ints(l, mask, &count);
+  if (i >= count || !asked[i]) return -1;
+  for (int k = 0; k < i; ++k) result += asked[k] != 0;
+  return pj_wanted(l, result) ? result : -1;
 }
