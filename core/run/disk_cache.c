@@ -35,7 +35,7 @@ typedef struct entry_header {
   uint8_t payload_digest[32];
 } entry_header;
 
-typedef enum trouble { DAMAGED, CANNOT_WRITE, CANNOT_SCAN } trouble;
+typedef enum trouble { DAMAGED, CANNOT_READ, CANNOT_WRITE, CANNOT_SCAN } trouble;
 
 struct pj_disk_cache {
   char *path;  // for sentences only: all work goes through `directory`
@@ -203,7 +203,14 @@ bool pj_disk_cache_load(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE
   // O_NONBLOCK: a pipe of that name must not stop us.
   int file = openat(cache->directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0 && errno == ENOENT) return false;
-  const char *wrong = file < 0 ? "cannot be opened" : read_entry(file, cache->limit, key, out_bytes, out_size);
+  if (file < 0 && errno != ELOOP) {
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "cannot read an entry: %s; going on without", strerror(errno));
+    tell_once(cache, CANNOT_READ, sentence);
+    return false;
+  }
+  const char *wrong =
+      file < 0 ? "is a symbolic link" : read_entry(file, cache->limit, key, out_bytes, out_size);
   if (file >= 0) {
     if (!wrong) futimens(file, NULL);  // used now; where this is not permitted, the age is that of the write
     close(file);
