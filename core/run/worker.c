@@ -23,11 +23,7 @@ struct pj_worker {
   // The frame that is being sent.
   pj_frame_header out_header;
   struct iovec out[3];
-  // The frame that is being received: its header, then both parts in `payload`.
-  pj_frame_header in_header;
-  uint8_t *payload;
-  size_t room;
-  size_t received;
+  pj_frame_reader in;
   // The last bytes of its stderr: a ring, `tail_written` bytes ever.
   char tail[TAIL_SIZE];
   size_t tail_written;
@@ -51,7 +47,7 @@ static void set_frame(pj_worker *worker, pj_frame_kind kind, uint64_t number, co
   worker->out[0] = (struct iovec){&worker->out_header, sizeof worker->out_header};
   worker->out[1] = (struct iovec){(void *)first, first_size};
   worker->out[2] = (struct iovec){(void *)second, second_size};
-  worker->received = 0;
+  worker->in.received = 0;
 }
 
 static bool is_sent(const pj_worker *worker) {
@@ -162,7 +158,7 @@ void pj_worker_end(pj_worker *worker) {
 void pj_worker_forget(pj_worker *worker) {
   close(worker->socket);
   if (worker->errors >= 0) close(worker->errors);
-  free(worker->payload);
+  free(worker->in.payload);
   free(worker);
 }
 
@@ -223,50 +219,13 @@ static pj_status death(pj_worker *worker, const char *fault) {
     snprintf(how, sizeof how, "of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
     snprintf(how, sizeof how, "with exit status %d", WEXITSTATUS(status));
-  return pj_error(PJ_ABORTED, "the compiler died %s%s%s", how, quote, said);
+  return pj_error(PJ_ABORTED, "the compile worker died %s%s%s", how, quote, said);
 }
 
 // ---- the conversation -----------------------------------------------------------------------------------------------
 
-typedef enum progress { WAITING, ANSWERED, GONE } progress;
-
-// Reads what is there of the answer. The payload's memory grows with what arrives, not with what the header claims.
-static progress receive_some(pj_worker *worker, const char **out_fault) {
-  for (;;) {
-    size_t header = sizeof worker->in_header;
-    uint8_t *target = (uint8_t *)&worker->in_header + worker->received;
-    size_t wanted = header - worker->received;
-    if (worker->received >= header) {
-      size_t have = worker->received - header;
-      size_t whole = (size_t)(worker->in_header.first_size + worker->in_header.second_size);
-      if (have == whole) return ANSWERED;
-      if (have == worker->room) {
-        size_t larger = worker->room < 1 << 16 ? 1 << 16 : 2 * worker->room;
-        uint8_t *moved = realloc(worker->payload, larger);
-        if (!moved) {
-          *out_fault = "more than fits in memory";
-          return GONE;
-        }
-        worker->payload = moved;
-        worker->room = larger;
-      }
-      target = worker->payload + have;
-      wanted = whole - have < worker->room - have ? whole - have : worker->room - have;
-    }
-    ssize_t count = recv(worker->socket, target, wanted, MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return WAITING;
-    if (count <= 0) return GONE;
-    worker->received += (size_t)count;
-    if (worker->received == header) {
-      *out_fault = pj_frame_header_check(&worker->in_header, PJ_FRAME_ANSWER);
-      if (*out_fault) return GONE;
-    }
-  }
-}
-
 // Sends, receives and collects stderr until the answer is whole, the worker is gone or the time is up.
-static progress converse(pj_worker *worker, int timeout_ms, const char **out_fault) {
+static pj_frame_progress converse(pj_worker *worker, int timeout_ms, const char **out_fault) {
   int64_t end = pj_now_ms() + timeout_ms;
   for (;;) {
     int64_t left = end - pj_now_ms();
@@ -275,33 +234,33 @@ static progress converse(pj_worker *worker, int timeout_ms, const char **out_fau
     int count = poll(files, 2, left > 0 ? (int)left : 0);
     if (count < 0 && errno != EINTR) {
       *out_fault = "nothing that could be waited for";
-      return GONE;
+      return PJ_FRAME_GONE;
     }
     if (count > 0) {
       if (files[1].revents) read_errors(worker);
-      if (files[0].revents & POLLOUT && !send_some(worker)) return GONE;
+      if (files[0].revents & POLLOUT && !send_some(worker)) return PJ_FRAME_GONE;
       if (files[0].revents & (POLLIN | POLLHUP | POLLERR)) {
-        progress now = receive_some(worker, out_fault);
-        if (now != WAITING) return now;
+        pj_frame_progress now = pj_frame_read(&worker->in, worker->socket, PJ_FRAME_ANSWER, out_fault);
+        if (now != PJ_FRAME_WAITING) return now;
       }
     }
-    if (left <= 0) return WAITING;
+    if (left <= 0) return PJ_FRAME_WAITING;
   }
 }
 
 // The sentence of the answer as an error.
 static pj_status answer_error(const pj_worker *worker, pj_code code) {
-  int size = worker->in_header.first_size < 1 << 20 ? (int)worker->in_header.first_size : 1 << 20;
-  return pj_error(code, "%.*s", size, worker->payload ? (const char *)worker->payload : "");
+  int size = worker->in.header.first_size < 1 << 20 ? (int)worker->in.header.first_size : 1 << 20;
+  return pj_error(code, "%.*s", size, worker->in.payload ? (const char *)worker->in.payload : "");
 }
 
 pj_status pj_worker_greet(pj_worker *worker, int timeout_ms, bool *out_ready) {
   const char *fault = NULL;
   *out_ready = false;
-  progress now = converse(worker, timeout_ms, &fault);
-  if (now == WAITING) return NULL;
-  pj_status status = now == GONE                   ? death(worker, fault)
-                     : worker->in_header.number ? answer_error(worker, (pj_code)worker->in_header.number)
+  pj_frame_progress now = converse(worker, timeout_ms, &fault);
+  if (now == PJ_FRAME_WAITING) return NULL;
+  pj_status status = now == PJ_FRAME_GONE                   ? death(worker, fault)
+                     : worker->in.header.number ? answer_error(worker, (pj_code)worker->in.header.number)
                                                 : NULL;
   *out_ready = !status;
   return pj_status_context(status, "cannot start a compile worker");
@@ -327,25 +286,25 @@ pj_status pj_worker_compile(pj_worker *worker, const char *code, size_t code_siz
                       "the compiler took longer than %d ms and was stopped; a larger timeout_ms gives it more time",
                       patience->timeout_ms);
     if (pj_cancelled(patience)) return pj_error(PJ_CANCELLED, "the compile was cancelled");
-    progress now = converse(worker, left < PJ_TICK_MS ? (int)left : PJ_TICK_MS, &fault);
-    if (now == GONE) return death(worker, fault);
-    if (now == ANSWERED) break;
+    pj_frame_progress now = converse(worker, left < PJ_TICK_MS ? (int)left : PJ_TICK_MS, &fault);
+    if (now == PJ_FRAME_GONE) return death(worker, fault);
+    if (now == PJ_FRAME_WHOLE) break;
   }
   // An answer to a frame that we had not sent whole is none.
   if (!is_sent(worker)) return death(worker, "an answer before the question");
-  if (worker->in_header.number) {
+  if (worker->in.header.number) {
     *out_outcome = PJ_WORKER_ANSWERED;
-    return answer_error(worker, (pj_code)worker->in_header.number);
+    return answer_error(worker, (pj_code)worker->in.header.number);
   }
-  if (!worker->in_header.second_size) {
+  if (!worker->in.header.second_size) {
     *out_outcome = PJ_WORKER_UNUSABLE;
     return answer_error(worker, PJ_UNIMPLEMENTED);
   }
   *out_outcome = PJ_WORKER_ANSWERED;
-  *out_size = (size_t)worker->in_header.second_size;
-  memmove(worker->payload, worker->payload + worker->in_header.first_size, *out_size);
-  *out_bytes = worker->payload;
-  worker->payload = NULL;
-  worker->room = 0;
+  *out_size = (size_t)worker->in.header.second_size;
+  memmove(worker->in.payload, worker->in.payload + worker->in.header.first_size, *out_size);
+  *out_bytes = worker->in.payload;
+  worker->in.payload = NULL;
+  worker->in.room = 0;
   return NULL;
 }

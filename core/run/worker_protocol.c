@@ -1,7 +1,9 @@
 #include "run/worker_protocol.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static const uint32_t MAGIC = 0x314a5077;  // "wPJ1"
 
@@ -15,6 +17,40 @@ const char *pj_frame_header_check(const pj_frame_header *header, pj_frame_kind k
   if (header->first_size > PJ_FRAME_PART_LIMIT || header->second_size > PJ_FRAME_PART_LIMIT) return "an oversized frame";
   if (header->number > INT32_MAX) return "a number out of range";
   return NULL;
+}
+
+static bool grow(pj_frame_reader *reader) {
+  size_t larger = reader->room ? 2 * reader->room : 1 << 16;
+  uint8_t *moved = realloc(reader->payload, larger);
+  if (!moved) return false;
+  reader->payload = moved;
+  reader->room = larger;
+  return true;
+}
+
+pj_frame_progress pj_frame_read(pj_frame_reader *reader, int socket, pj_frame_kind kind, const char **out_fault) {
+  const size_t header = sizeof reader->header;
+  for (;;) {
+    uint8_t *target = (uint8_t *)&reader->header + reader->received;
+    size_t wanted = header - reader->received;
+    if (reader->received >= header) {
+      size_t have = reader->received - header;
+      size_t missing = (size_t)(reader->header.first_size + reader->header.second_size) - have;
+      if (!missing) return PJ_FRAME_WHOLE;
+      if (have == reader->room && !grow(reader)) {
+        *out_fault = "more than fits in memory";
+        return PJ_FRAME_GONE;
+      }
+      target = reader->payload + have;
+      wanted = missing < reader->room - have ? missing : reader->room - have;
+    }
+    ssize_t count = recv(socket, target, wanted, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return PJ_FRAME_WAITING;
+    if (count <= 0) return PJ_FRAME_GONE;
+    reader->received += (size_t)count;
+    if (reader->received == header && (*out_fault = pj_frame_header_check(&reader->header, kind))) return PJ_FRAME_GONE;
+  }
 }
 
 // ---- settings -------------------------------------------------------------------------------------------------------
