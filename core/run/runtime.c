@@ -41,8 +41,8 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
                                   .worker_count = options->worker_count,
                                   .timeout_ms = options->compile_timeout_ms,
                                   .worker_memory_bytes = options->worker_memory_bytes,
-                                  .client_options = options->client_options,
-                                  .client_option_count = options->client_option_count};
+                                  .worker_options = options->client_options,
+                                  .worker_option_count = options->client_option_count};
   if (!status) status = pj_compiler_create(runtime->client, &compiler, &runtime->compiler);
   // One program for every device of the client: which one is chosen at execution.
   pj_compile_options compile = {.portable = true};
