@@ -136,19 +136,19 @@ PJ_EXPORT pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **
 PJ_EXPORT pj_status pj_device_end_op(pj_device *device);
 
 // A result as PyTorch's meta kernel says it: sizes, strides (elements), dtype.
-typedef struct pj_tensor_type {
+typedef struct pj_tensor_spec {
   pj_dtype dtype;
   int rank;
   int64_t sizes[PJ_MAX_RANK];
   int64_t strides[PJ_MAX_RANK];
-} pj_tensor_type;
+} pj_tensor_spec;
 
 // Makes the plan of the call from its lowering. The op is lowered once here, so its preconditions are told at the call.
 // UNIMPLEMENTED: the op has no lowering.
-PJ_EXPORT pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor_type *results, size_t count);
+PJ_EXPORT pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor_spec *results, size_t count);
 PJ_EXPORT size_t pj_plan_result_count(const pj_plan *plan);
 // Sizes and strides of result i as they are in memory (dense). With call->writes_base the first result is the new base.
-PJ_EXPORT const pj_tensor_type *pj_plan_result(const pj_plan *plan, size_t i);
+PJ_EXPORT const pj_tensor_spec *pj_plan_result(const pj_plan *plan, size_t i);
 
 // Ops whose result sizes depend on data (PJ_OP_DYNAMIC): runs the op's count program, reads the counts, and turns the
 // call into that of the sized op (call->op and words change). Then go on as with any other op; pj_plan_create takes
@@ -166,7 +166,7 @@ PJ_EXPORT void pj_graph_destroy(pj_graph *graph);
 // Appends a node: `node` is a call whose TENSOR words describe base and view of each operand, and `operands` are their
 // value numbers (numbers in `node` are constants, taken from its floats and ints). *out_first: number of result 0.
 PJ_EXPORT pj_status pj_graph_append(pj_graph *graph, const pj_call *node, const uint32_t *operands,
-                                    uint32_t operand_count, const pj_tensor_type *results, uint32_t result_count,
+                                    uint32_t operand_count, const pj_tensor_spec *results, uint32_t result_count,
                                     uint32_t *out_first);
 // Makes the plan of `call` from the graph; result i is value outputs[i], which must be a node's. Takes the graph over.
 PJ_EXPORT pj_status pj_plan_create_from_graph(pj_device *device, const pj_call *call, pj_graph *graph,
