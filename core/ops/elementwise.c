@@ -5,8 +5,8 @@
 pj_dtype pj_result_math(const pj_lowering *l, int result) { return pj_math_dtype(pj_result_type(l, result).dtype); }
 
 hlo_value pj_as(pj_lowering *l, int argument, pj_dtype dtype) {
-  if (l->signature->arguments[argument].kind == PJ_ARG_NUMBER) return pj_number(l, argument, dtype);
-  return hlo_convert(l->h, pj_tensor(l, argument), dtype);
+  pj_argument_kind kind = l->signature->arguments[argument].kind;
+  return kind == PJ_ARG_TENSOR ? hlo_convert(l->h, pj_tensor(l, argument), dtype) : pj_number(l, argument, dtype);
 }
 
 hlo_value pj_constant_like(hlo *h, hlo_value x, double value) { return hlo_constant(h, x.dtype, value); }
