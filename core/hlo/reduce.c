@@ -193,7 +193,7 @@ static void scan_blocks(hlo *h, const hlo_value *x, const hlo_value *starts, int
   fill[dim] = padded[dim] - size, one[dim] = 1, cut[dim] = -1;
   for (int i = 0; i <= rank; ++i) split[i] = i == dim ? blocks : i == dim + 1 ? SCAN_BLOCK : padded[i - (i > dim)];
 
-  hlo_value within[HLO_MAX_VALUES], before[HLO_MAX_VALUES], both[2 * HLO_MAX_VALUES], joined[HLO_MAX_VALUES] = {0};
+  hlo_value within[HLO_MAX_VALUES] = {0}, before[HLO_MAX_VALUES] = {0}, both[2 * HLO_MAX_VALUES], joined[HLO_MAX_VALUES] = {0};
   for (int i = 0; i < n; ++i)
     within[i] = hlo_reshape(h, hlo_pad(h, x[i], starts[i], NULL, fill, NULL), rank + 1, split);
   scan_window(h, within, starts, n, dim + 1, body, context, within);
