@@ -1,0 +1,5 @@
+#include "ops/lowering.h"
+
+PJ_LOWERINGS(fft_lowerings) = {
+    {0},
+};

@@ -1,0 +1,5 @@
+#include "ops/lowering.h"
+
+PJ_LOWERINGS(linalg_lowerings) = {
+    {0},
+};

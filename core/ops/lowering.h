@@ -1,0 +1,90 @@
+// What a lowering sees: the arguments of one ATen overload, by position in its schema, and where its results go.
+//
+// A lowering reads its arguments, calls hlo_* functions and returns values. It never checks for errors: the first one is
+// kept and everything after is a no-op. It states its own preconditions with pj_require, since PyTorch's meta kernels
+// are silent on some bad input and XLA aborts on it.
+#ifndef PJ_OPS_LOWERING_H_
+#define PJ_OPS_LOWERING_H_
+
+#include "hlo/hlo.h"
+#include "ir/signature.h"
+
+typedef struct pj_lowering {
+  hlo *h;
+  const pj_signature *signature;
+  const hlo_value *operands;   // bases and numbers, in signature order; has_value false: invalid value
+  hlo_value *results;          // in memory order, filled by pj_return
+  bool *returned;
+  hlo_value index_error;       // 0-d PRED: some index is out of range; id < 0 while nothing was checked (ops/index.h)
+} pj_lowering;
+
+// ---- arguments ------------------------------------------------------------------------------------------------------
+
+bool pj_present(const pj_lowering *l, int argument);                // not None (and inside the argument list)
+hlo_value pj_tensor(pj_lowering *l, int argument);                  // as PyTorch sees it; a number gives a 0-d value of its own dtype
+pj_type pj_tensor_type(pj_lowering *l, int argument);               // dtype and sizes, also of shape-only tensors
+int pj_list_count(const pj_lowering *l, int argument);              // of any list argument
+bool pj_list_present(const pj_lowering *l, int argument, int i);    // element i of a tensor list is not None
+hlo_value pj_list_tensor(pj_lowering *l, int argument, int i);
+hlo_value pj_list_number(pj_lowering *l, int argument, int i, pj_dtype dtype);  // of a list of run-time numbers
+hlo_value pj_number(pj_lowering *l, int argument, pj_dtype dtype);  // run-time or constant number, 0-d, converted to dtype
+int64_t pj_int(pj_lowering *l, int argument);
+double pj_float(pj_lowering *l, int argument);                      // a compile-time number (PJ_STATIC) or float argument
+bool pj_bool(pj_lowering *l, int argument);
+const char *pj_string(pj_lowering *l, int argument);                // "" for None
+pj_dtype pj_dtype_argument(pj_lowering *l, int argument, pj_dtype otherwise);
+const int64_t *pj_ints(pj_lowering *l, int argument, int *out_count);
+const double *pj_floats(pj_lowering *l, int argument, int *out_count);
+int pj_dim(pj_lowering *l, int argument, int rank);                 // a dimension, negative from the end; IndexError when out of range
+// A list of dimensions, wrapped; an absent or empty list means all of them when `empty_is_all`.
+int pj_dims(pj_lowering *l, int argument, int rank, bool empty_is_all, int out_dims[PJ_MAX_RANK]);
+
+// The dtype that PyTorch promotes the given tensor or number arguments to (torch.result_type).
+pj_dtype pj_promote(pj_lowering *l, const int *arguments, int count);
+
+// For ops with PJ_OP_WRITES called in place through a view: the base of argument 0 and the view of it that is written.
+// Otherwise the whole tensor as base and an identity view. The lowering returns the new base.
+hlo_value pj_target(pj_lowering *l, pj_view *out_view);
+
+// ---- results --------------------------------------------------------------------------------------------------------
+
+int pj_result_count(const pj_lowering *l);
+pj_type pj_result_type(const pj_lowering *l, int result);           // dtype and sizes that PyTorch expects
+
+// Result `result`, with PyTorch's sizes; converted to the expected dtype (half types are narrowed here, once).
+void pj_return(pj_lowering *l, int result, hlo_value value);
+// The new base of an op with PJ_OP_WRITES (see pj_target): argument 0's base type when it writes through a view.
+void pj_return_target(pj_lowering *l, hlo_value base);
+
+// Precondition: false sets the error. Gives the condition, so that a lowering can return early.
+bool pj_require(pj_lowering *l, bool condition, pj_code code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// ---- table ----------------------------------------------------------------------------------------------------------
+
+enum {
+  PJ_OP_RANDOM = 1,   // two numbers are appended to the arguments: seed and offset (ops/random.h)
+  PJ_OP_WRITES = 2,   // argument 0 can be written through a view (pj_target)
+  PJ_OP_DYNAMIC = 4,  // result sizes depend on data (ops/dynamic.h)
+};
+
+// Bits of number arguments whose value is part of the program (exponents, sizes) instead of a run-time input.
+#define PJ_STATIC(i) (1u << (i))
+// Bits of tensor arguments of which only the shape matters (fill, zeros_like, normal_): the value is not even computed.
+#define PJ_SHAPE_ONLY(i) (1u << (i))
+
+typedef struct pj_lowering_entry {
+  const char *name;                  // overload: "aten::add.Tensor", "aten::relu"
+  void (*lower)(pj_lowering *l);
+  uint32_t flags;
+  uint32_t statics;
+  uint32_t shape_only;
+} pj_lowering_entry;
+
+// One table a file, ended by {0}; every table is listed in ops/table.c.
+#define PJ_LOWERINGS(table) const pj_lowering_entry table[]
+
+// The entry of an overload, or NULL.
+const pj_lowering_entry *pj_lowering_find(const char *name);
+
+#endif
