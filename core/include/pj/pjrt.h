@@ -164,7 +164,8 @@ PJ_EXPORT pj_status pj_executable_cost(const pj_executable *executable, pj_compi
 // the handle must still be destroyed). `out_results` has room for pj_executable_output_count buffers, which the caller
 // then owns. Returns when the work is queued; a failure of the computation is told by the results' events. A program that
 // is not portable runs only on the device that it was compiled for.
-// The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not.
+// The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not. When it
+// fails, `out_results` holds NULLs.
 PJ_EXPORT pj_status pj_execute(pj_executable *executable, int device, pj_buffer *const *arguments, size_t count,
                                pj_buffer **out_results);
 

@@ -180,10 +180,11 @@ static void donation_takes_the_argument_even_while_the_work_waits(void) {
 static void short_memory_is_an_error_and_leaves_nothing_behind(void) {
   pj_executable *two = compile(
       "module { func.func public @main(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<1024xf32>) {} }\n");
-  pj_buffer *argument = put(1), *results[2];
+  pj_buffer *argument = put(1), *results[2] = {argument, argument};
   int64_t before = fake->counts().bytes;
   fake->memory_limit(100);
   CHECK_FAILS(pj_execute(two, 0, &argument, 1, results), PJ_RESOURCE_EXHAUSTED, "4096 bytes");
+  CHECK(!results[0] && !results[1]);
   pj_buffer *none;
   CHECK_FAILS(pj_buffer_from_host(client, 0, "", PJ_U8, 1, (int64_t[]){1 << 20}, PJ_HOST_COPY, NULL, &none),
               PJ_RESOURCE_EXHAUSTED, "1048576 bytes");
@@ -259,10 +260,10 @@ static void many_arguments_and_many_results_pass_through(void) {
   for (int i = 0; i < COUNT; ++i) arguments[i] = put((float)i);
   CHECK_OK(pj_execute(copy, 1, arguments, COUNT, results));
   for (int i = 0; i < COUNT; ++i) CHECK(holds(results[i], (float)i, 1));
-  pj_buffer *none;
-  CHECK_FAILS(pj_execute(copy, 1, arguments, COUNT - 1, &none), PJ_INVALID_ARGUMENT, "supplied 299 buffers");
-  destroy(arguments, COUNT);
   destroy(results, COUNT);
+  CHECK_FAILS(pj_execute(copy, 1, arguments, COUNT - 1, results), PJ_INVALID_ARGUMENT, "supplied 299 buffers");
+  destroy(results, COUNT);  // NULLs
+  destroy(arguments, COUNT);
   pj_executable_destroy(copy);
 }
 
