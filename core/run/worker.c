@@ -192,10 +192,9 @@ static void copy_tail(const pj_worker *worker, char out_text[TAIL_SIZE + 1]) {
 }
 
 static bool says_out_of_memory(const char *text) {
-  static const char *const PHRASES[] = {"bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory",
-                                        "failed to allocate"};
+  static const char *const PHRASES[] = {"bad_alloc", "out of memory", "cannot allocate memory", "failed to allocate"};
   for (size_t i = 0; i < sizeof PHRASES / sizeof *PHRASES; ++i)
-    if (strstr(text, PHRASES[i])) return true;
+    if (strcasestr(text, PHRASES[i])) return true;
   return false;
 }
 

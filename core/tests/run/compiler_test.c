@@ -361,8 +361,9 @@ static void a_worker_killed_while_idle_is_replaced(void) {
   pj_compiler *compiler = make(&WORKERS);
   CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
   pid_t first = only_worker();
+  siginfo_t dead;
   CHECK(!kill(first, SIGKILL));
-  while (count_workers()) pause_ms(5);
+  CHECK(!waitid(P_PID, (id_t)first, &dead, WEXITED | WNOWAIT));
   CHECK(by(compiler, 2) == PJ_COMPILED_BY_WORKER);
   CHECK(only_worker() != first);
   pj_compiler_destroy(compiler);
