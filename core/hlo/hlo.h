@@ -5,7 +5,7 @@
 //
 // Shapes: every value knows its element type and dimensions. Elementwise functions of several operands want one element
 // type and broadcast dimensions as PyTorch does (aligned at the last, 1 stretches). Reductions drop the reduced
-// dimensions; hlo_keep puts them back as 1.
+// dimensions; hlo_keep puts them back as 1. A dimension given alone (`dim`) may be negative: it counts from the end.
 // Source of the semantics: the StableHLO specification, version 1.0 and later, only ops of VHLO 0.9 (the oldest that
 // current plugins accept), and CHLO where noted.
 #ifndef PJ_HLO_HLO_H_
@@ -58,30 +58,34 @@ hlo_value hlo_highest(hlo *h, pj_dtype dtype);  // 0-d: +inf for floats, the lar
 
 // X(C suffix, StableHLO op)
 #define HLO_UNARY_OPS(X) \
-  X(abs, "stablehlo.abs") X(neg, "stablehlo.negate") X(exp, "stablehlo.exponential") X(expm1, "stablehlo.exponential_minus_one") \
+  X(neg, "stablehlo.negate") X(exp, "stablehlo.exponential") X(expm1, "stablehlo.exponential_minus_one") \
   X(log, "stablehlo.log") X(log1p, "stablehlo.log_plus_one") X(logistic, "stablehlo.logistic") X(tanh, "stablehlo.tanh") \
   X(sin, "stablehlo.sine") X(cos, "stablehlo.cosine") X(sqrt, "stablehlo.sqrt") X(rsqrt, "stablehlo.rsqrt") X(cbrt, "stablehlo.cbrt") \
-  X(floor, "stablehlo.floor") X(ceil, "stablehlo.ceil") X(round_even, "stablehlo.round_nearest_even") X(sign, "stablehlo.sign") \
+  X(floor, "stablehlo.floor") X(ceil, "stablehlo.ceil") X(round_even, "stablehlo.round_nearest_even") \
   X(not, "stablehlo.not") X(popcnt, "stablehlo.popcnt") X(clz, "stablehlo.count_leading_zeros") \
   X(erf, "chlo.erf") X(erfc, "chlo.erfc") X(erf_inv, "chlo.erf_inv") X(lgamma, "chlo.lgamma") X(digamma, "chlo.digamma") \
   X(tan, "chlo.tan") X(asin, "chlo.asin") X(acos, "chlo.acos") X(atan, "chlo.atan") X(sinh, "chlo.sinh") X(cosh, "chlo.cosh") \
   X(asinh, "chlo.asinh") X(acosh, "chlo.acosh") X(atanh, "chlo.atanh") X(bessel_i1e, "chlo.bessel_i1e")
 #define HLO_DECLARE_UNARY(name, op) hlo_value hlo_##name(hlo *h, hlo_value x);
 HLO_UNARY_OPS(HLO_DECLARE_UNARY)
+hlo_value hlo_abs(hlo *h, hlo_value x);   // the real type for a complex x
+hlo_value hlo_sign(hlo *h, hlo_value x);
 
 #define HLO_BINARY_OPS(X) \
   X(add, "stablehlo.add") X(sub, "stablehlo.subtract") X(mul, "stablehlo.multiply") X(div, "stablehlo.divide") \
   X(rem, "stablehlo.remainder") X(pow, "stablehlo.power") X(max, "stablehlo.maximum") X(min, "stablehlo.minimum") \
   X(atan2, "stablehlo.atan2") X(and, "stablehlo.and") X(or, "stablehlo.or") X(xor, "stablehlo.xor") \
-  X(shl, "stablehlo.shift_left") X(shr, "stablehlo.shift_right_arithmetic") X(shr_logical, "stablehlo.shift_right_logical") \
+  X(shl, "stablehlo.shift_left") X(shr_logical, "stablehlo.shift_right_logical") \
   X(polygamma, "chlo.polygamma") X(zeta, "chlo.zeta") X(next_after, "chlo.next_after")
 #define HLO_DECLARE_BINARY(name, op) hlo_value hlo_##name(hlo *h, hlo_value a, hlo_value b);
 HLO_BINARY_OPS(HLO_DECLARE_BINARY)
+hlo_value hlo_shr(hlo *h, hlo_value a, hlo_value b);  // arithmetic for signed, logical for unsigned types, as in C
 
 // The operations that a reduction, a scan, a scatter or a comparator can be asked for by name.
 typedef enum hlo_op { HLO_ADD, HLO_MUL, HLO_MAX, HLO_MIN, HLO_AND, HLO_OR, HLO_SECOND /* keeps the update */ } hlo_op;
 
-// Comparisons give PRED. Floats compare unordered-false as in C; hlo_compare_total orders NaN last (TOTALORDER).
+// Comparisons give PRED. Floats compare unordered-false as in C; complex numbers only for equality. hlo_lt_total is
+// PyTorch's order for sorting: every NaN is last, and -0 equals 0 (unlike StableHLO's TOTALORDER).
 hlo_value hlo_eq(hlo *h, hlo_value a, hlo_value b);
 hlo_value hlo_ne(hlo *h, hlo_value a, hlo_value b);
 hlo_value hlo_lt(hlo *h, hlo_value a, hlo_value b);
@@ -175,7 +179,9 @@ hlo_window hlo_window_ones(void);  // sizes, strides and dilations 1, no padding
 hlo_value hlo_reduce_window(hlo *h, hlo_op op, hlo_value x, const hlo_window *window);
 void hlo_reduce_window_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, const hlo_window *window,
                             hlo_body body, void *context, hlo_value *out_results);
-// Inclusive scan along `dim` with `op` (log-depth, no O(n^2) window). n operands with a combining body in the many form.
+// Inclusive scan along `dim` with `op`. The many form: n operands and a body of 2n arguments (n so far, n next), which must
+// be associative and leave a value as it is when combined with the starts, on either side. The body is elementwise: it is
+// called with 0-d arguments and with arrays.
 hlo_value hlo_scan(hlo *h, hlo_op op, hlo_value x, int dim);
 void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
                    hlo_value *out_results);

@@ -15,6 +15,7 @@ typedef struct pj_lowering {
   const hlo_value *operands;   // bases and numbers, in signature order; has_value false: invalid value
   hlo_value *results;          // in memory order, filled by pj_return
   bool *returned;
+  hlo_value index_error;       // 0-d PRED: some index is out of range; id < 0 while nothing was checked (ops/index.h)
 } pj_lowering;
 
 // ---- arguments ------------------------------------------------------------------------------------------------------
@@ -64,6 +65,7 @@ bool pj_require(pj_lowering *l, bool condition, pj_code code, const char *format
 enum {
   PJ_OP_RANDOM = 1,   // two numbers are appended to the arguments: seed and offset (ops/random.h)
   PJ_OP_WRITES = 2,   // argument 0 can be written through a view (pj_target)
+  PJ_OP_DYNAMIC = 4,  // result sizes depend on data (ops/dynamic.h)
 };
 
 // Bits of number arguments whose value is part of the program (exponents, sizes) instead of a run-time input.

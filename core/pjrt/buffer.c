@@ -91,7 +91,7 @@ bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer) {
   return ready;
 }
 
-// The plugins disagree on what they do with a buffer that a program has consumed, up to ending the process: so ask first.
+// Each plugin has its own words for a buffer that a program has consumed; ours say what happened.
 static pj_status check_readable(pj_client *client, pj_buffer *buffer, size_t size, int *out_rank) {
   PJRT_STRUCT(PJRT_Buffer_IsDeleted_Args, deleted, .buffer = buffer);
   PJ_TRY(PJRT_CALL(client->plugin, Buffer_IsDeleted, &deleted));

@@ -14,7 +14,8 @@ struct pj_executable {
   pj_client *client;               // NULL: compiled ahead of time, cannot run
   PJRT_LoadedExecutable *loaded;   // NULL: as above
   PJRT_Executable *description;
-  int fixed_device;                // the only device it runs on, or -1: any, named at each execution
+  int device_count;                // devices that it was compiled for; 0: portable
+  int fixed_device;                // the only device that pj_execute can use, or -1: it names one at each call
   int output_count;
   executable_output *outputs;      // NULL: the plugin does not tell
   PJRT_ExecuteOptions execute_options;

@@ -162,10 +162,19 @@ PJ_EXPORT pj_status pj_executable_cost(const pj_executable *executable, pj_compi
 
 // Runs on one device. `arguments` are borrowed, except those that the program donates (they are deleted on the device;
 // the handle must still be destroyed). `out_results` has room for pj_executable_output_count buffers, which the caller
-// then owns. Returns when the work is queued; a failure of the computation is told by the results' events.
-// The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not.
+// then owns. Returns when the work is queued; a failure of the computation is told by the results' events. A program that
+// is not portable runs only on the device that it was compiled for.
+// The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not. When it
+// fails, `out_results` holds NULLs.
 PJ_EXPORT pj_status pj_execute(pj_executable *executable, int device, pj_buffer *const *arguments, size_t count,
                                pj_buffer **out_results);
+
+// Runs a program of several partitions on all its devices in one launch: `arguments[d]` holds `count` buffers on the d-th
+// of the device ids that it was compiled for, `out_results[d]` has room for its outputs. `device_count` must be the
+// number of those devices. Collectives meet only within one launch: pj_execute, device after device from one thread, may
+// wait for ever.
+PJ_EXPORT pj_status pj_execute_spmd(pj_executable *executable, int device_count, pj_buffer *const *const *arguments,
+                                    size_t count, pj_buffer **const *out_results);
 PJ_EXPORT void pj_executable_destroy(pj_executable *executable);  // NULL is allowed
 
 // ---- ahead of time --------------------------------------------------------------------------------------------------

@@ -1,0 +1,5 @@
+#include "ops/lowering.h"
+
+PJ_LOWERINGS(distance_lowerings) = {
+    {0},
+};

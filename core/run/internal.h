@@ -1,0 +1,206 @@
+// The structures of run/, shared by its files and by nobody else.
+#ifndef PJ_RUN_INTERNAL_H_
+#define PJ_RUN_INTERNAL_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/map.h"
+#include "ir/graph.h"
+#include "ops/lowering.h"
+#include "pj/run.h"
+#include "run/compiler.h"
+
+struct pj_op {
+  pj_runtime *runtime;
+  char *name;
+  const pj_lowering_entry *entry;   // NULL: no lowering
+  uint32_t id;
+  struct pj_plan *newest;           // the plan made last, to say why another one was needed
+};
+
+// An immutable dense array. Fields after `bytes` are guarded by the device's lock, except that a buffer once set stays.
+struct pj_value {
+  atomic_uint refs;
+  pj_device *device;
+  pj_type *type;                    // in the same allocation
+  size_t bytes;
+  pj_buffer *buffer;                // NULL: queued or failed
+  pj_status error;
+  uint64_t region;                  // id of the region that the value last appeared in ...
+  uint32_t ref;                     // ... and what it is there
+  bool ready;                       // known to be computed
+  uint64_t point;                   // number of the run that made it
+  pj_value *previous, *next;        // the device's live values
+  pj_value *next_dead;
+};
+
+struct pj_storage {
+  atomic_uint refs;
+  atomic_flag busy;                 // guards `value`
+  pj_device *device;
+  pj_value *value;                  // NULL: never written
+  size_t nbytes;
+  uint64_t token;
+  pj_storage *previous, *next;      // the runtime's storages
+};
+
+// What was learnt of a call key: its nodes, as a graph over the call's operands and numbers.
+struct pj_plan {
+  uint32_t id;
+  const pj_op *op;
+  pj_graph graph;
+  pj_signature **signatures;        // owned; the graph's nodes point to them
+  uint32_t signature_count;
+  uint32_t *outputs;                // value numbers of the results
+  pj_tensor_spec *results;
+  uint32_t result_count;
+  bool random;                      // its numbers differ each time
+  bool compiled;
+  const char *reason;               // why the key was new
+};
+
+// What is queued: plans in order, how they are wired, and the numbers and values they use.
+typedef struct pj_queued {
+  const pj_plan *plan;
+  uint32_t first_ref;               // into refs: one an operand of the call
+  uint32_t first_output;            // into outputs
+} pj_queued;
+
+// Refs within a region: inputs are 2 i, outputs of earlier plans 2 j + 1.
+typedef struct pj_region {
+  uint64_t id;
+  uint64_t *key;
+  pj_queued *queued;
+  uint32_t *refs;
+  pj_value **inputs;                // distinct, retained
+  pj_value **outputs;               // one a result of each plan, retained
+  double *floats;
+  int64_t *ints;
+  uint32_t key_count, queued_count, ref_count, input_count, output_count, float_count, int_count;
+  uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
+  uint32_t calls;                   // ops since the last cut
+  bool random;
+  // Strict eager: what to put back when the op's program cannot be had.
+  struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
+  uint32_t undo_count, undo_capacity;
+} pj_region;
+
+// A compiled region.
+typedef struct pj_program {
+  pj_executable *executable;
+  uint32_t *live;                   // outputs of the region that the program gives, in order
+  uint32_t live_count;
+  bool has_floats, has_ints;
+  uint32_t *donated;                // inputs whose buffers results take over
+  uint32_t donated_count;
+  char **checks;                    // names of the ops whose indices are checked; the flags are the last result
+  uint32_t check_count;
+} pj_program;
+
+// Flags of a run that have not been read yet.
+typedef struct pj_check {
+  pj_buffer *flags;
+  const pj_program *program;
+} pj_check;
+
+struct pj_device {
+  pj_runtime *runtime;
+  int index;
+  pthread_mutex_t lock;
+  pthread_cond_t idle;              // signalled when `running` ends
+  bool running;                     // a region was taken off and is being compiled, without the lock
+  pj_region *region;                // what is queued
+  pj_region *spare;                 // an empty one, to be reused
+  uint64_t next_region;
+  pj_map plans;                     // call key -> pj_plan
+  pj_map programs;                  // region key -> pj_program
+  pj_map numbers;                   // contents -> pj_buffer of run-time numbers
+  pj_value live;                    // head of the list of live values
+  _Atomic(pj_value *) dead;         // values nobody holds any more, to be freed under the lock
+  uint64_t allocated, max_allocated, limit;
+  uint64_t point;                   // runs so far
+  pj_check *checks;
+  uint32_t check_count, check_capacity;
+  pj_status deferred;               // an error to be told at the next synchronization
+  uint64_t *scratch;                // for keys
+  uint32_t scratch_capacity;
+};
+
+typedef struct pj_explained {
+  char *what, *line;
+  const char *reason;
+  double milliseconds;
+  bool from_disk;
+} pj_explained;
+
+struct pj_runtime {
+  pj_client *client;
+  pj_compiler *compiler;
+  pj_hooks hooks;
+  atomic_int queue_length, precision, index_mode;
+  atomic_bool forked;
+  pj_device *devices;
+  int device_count;
+  uint8_t *compile_options;         // encoded
+  size_t compile_options_size;
+  pthread_mutex_t lock;             // ops, explanations; never held while anything else is locked or called
+  pj_map ops;                       // name -> pj_op
+  uint32_t op_count;
+  pj_explained *explained;
+  size_t explained_count, explained_capacity;
+  atomic_flag storages_busy;        // guards the list of storages; a leaf
+  pj_storage storages;              // head
+  _Atomic uint64_t next_token;
+  _Atomic uint32_t next_plan;
+  struct {
+    _Atomic uint64_t compiles, compile_us, worker_failures, cache_loads, executions, host_reads, bytes_to_device,
+        bytes_to_host, donations, fallback_calls, decompositions, queue_cuts;
+  } counters;
+};
+
+static inline void pj_count(_Atomic uint64_t *counter, uint64_t n) {
+  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+// Room for `more` items after `count` in *array; aborts when host memory is exhausted (keys and queues cannot be half).
+void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item);
+
+// FAILED_PRECONDITION in a child after fork.
+pj_status pj_runtime_check(const pj_runtime *runtime);
+
+// A new queued value with one reference. The lock of `device` is held.
+pj_value *pj_value_create(pj_device *device, const pj_type *type);
+// The same with its buffer, which it takes over; counts the memory. The lock is held.
+pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer);
+// Gives the value its buffer. The lock is held.
+void pj_value_set_buffer(pj_value *value, pj_buffer *buffer);
+// Frees the values that nobody holds any more. The lock is held.
+void pj_device_drain(pj_device *device);
+// RESOURCE_EXHAUSTED, with the largest live tensors, when `bytes` more would exceed the limit. The lock is held.
+pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes);
+
+void pj_plan_destroy(void *plan);
+// The plan of the key in `call`, or NULL. The lock is held.
+const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
+
+// Appends to the queue; the lock is held.
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
+// Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
+pj_status pj_device_cut(pj_device *device);
+// A buffer with these run-time numbers, owned by the device's cache. The lock is held.
+pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
+void pj_region_destroy(pj_region *region);
+void pj_programs_clear(pj_map *programs);
+void pj_numbers_clear(pj_device *device);
+// Ends the undo records: `failed` puts the old values back where the new ones still stand.
+void pj_region_settle(pj_region *region, bool failed);
+
+// Submits an op of our own: makes its plan with these results when the key is new.
+pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
+// Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
+pj_status pj_device_check_indices(pj_device *device, bool wait);
+
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk);
+
+#endif

@@ -1,0 +1,139 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "run/internal.h"
+
+pj_value *pj_value_create(pj_device *device, const pj_type *type) {
+  size_t type_size = offsetof(pj_type, dims) + (size_t)type->rank * sizeof type->dims[0];
+  pj_value *v = malloc(sizeof *v + type_size);
+  if (!v) {
+    fputs("torch-pjrt: out of host memory\n", stderr);
+    abort();
+  }
+  atomic_init(&v->refs, 1);
+  v->device = device;
+  v->type = (pj_type *)(v + 1);
+  memcpy(v->type, type, type_size);
+  v->bytes = pj_type_bytes(type);
+  v->buffer = NULL;
+  v->error = NULL;
+  v->region = 0;
+  v->ref = 0;
+  v->ready = false;
+  v->point = 0;
+  v->next_dead = NULL;
+  v->next = device->live.next;
+  v->previous = &device->live;
+  v->next->previous = v;
+  device->live.next = v;
+  return v;
+}
+
+void pj_value_set_buffer(pj_value *v, pj_buffer *buffer) {
+  pj_device *device = v->device;
+  v->buffer = buffer;
+  v->point = device->point;
+  device->allocated += v->bytes;
+  if (device->allocated > device->max_allocated) device->max_allocated = device->allocated;
+}
+
+pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer) {
+  pj_value *v = pj_value_create(device, type);
+  pj_value_set_buffer(v, buffer);
+  return v;
+}
+
+void pj_value_retain(pj_value *v) { atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed); }
+
+void pj_value_release(pj_value *v) {
+  if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1) return;
+  pj_device *device = v->device;
+  pj_value *head = atomic_load_explicit(&device->dead, memory_order_relaxed);
+  do v->next_dead = head;
+  while (!atomic_compare_exchange_weak_explicit(&device->dead, &head, v, memory_order_release, memory_order_relaxed));
+}
+
+void pj_device_drain(pj_device *device) {
+  if (!atomic_load_explicit(&device->dead, memory_order_relaxed)) return;
+  pj_value *v = atomic_exchange_explicit(&device->dead, NULL, memory_order_acquire);
+  while (v) {
+    pj_value *next = v->next_dead;
+    v->previous->next = v->next;
+    v->next->previous = v->previous;
+    if (v->buffer) {
+      device->allocated -= v->bytes;
+      pj_buffer_destroy(device->runtime->client, v->buffer);
+    }
+    pj_status_free(v->error);
+    free(v);
+    v = next;
+  }
+}
+
+pj_dtype pj_value_dtype(const pj_value *v) { return v->type->dtype; }
+int pj_value_rank(const pj_value *v) { return v->type->rank; }
+const int64_t *pj_value_dims(const pj_value *v) { return v->type->dims; }
+size_t pj_value_bytes(const pj_value *v) { return v->bytes; }
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+enum { LARGEST = 5 };
+
+static void type_text(const pj_type *type, char *out, size_t size) {
+  int at = snprintf(out, size, "%s[", pj_dtype_name(type->dtype));
+  for (int i = 0; i < type->rank && at > 0 && (size_t)at < size; ++i)
+    at += snprintf(out + at, size - (size_t)at, i ? ",%" PRId64 : "%" PRId64, type->dims[i]);
+  if (at > 0 && (size_t)at < size) snprintf(out + at, size - (size_t)at, "]");
+}
+
+pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
+  if (!device->limit || device->allocated + bytes <= device->limit) return NULL;
+  const pj_value *largest[LARGEST] = {0};
+  for (const pj_value *v = device->live.next; v != &device->live; v = v->next) {
+    if (!v->buffer) continue;
+    const pj_value *candidate = v;
+    for (int i = 0; i < LARGEST; ++i)
+      if (!largest[i] || candidate->bytes > largest[i]->bytes) {
+        const pj_value *smaller = largest[i];
+        largest[i] = candidate;
+        candidate = smaller;
+        if (!candidate) break;
+      }
+  }
+  char list[600] = "";
+  size_t at = 0;
+  for (int i = 0; i < LARGEST && largest[i] && at < sizeof list; ++i) {
+    char type[160];
+    type_text(largest[i]->type, type, sizeof type);
+    int written = snprintf(list + at, sizeof list - at, "%s%s %.2f MiB", i ? ", " : "", type,
+                           (double)largest[i]->bytes / 1048576.0);
+    if (written > 0) at += (size_t)written;
+  }
+  return pj_error(PJ_RESOURCE_EXHAUSTED,
+                  "tpu:%d out of memory: tried to allocate %.2f MiB; %.2f MiB of the limit of %.2f MiB are in use. The "
+                  "largest live tensors: %s. Free some of them, or raise the limit with "
+                  "torch.tpu.set_per_process_memory_fraction",
+                  device->index, (double)bytes / 1048576.0, (double)device->allocated / 1048576.0,
+                  (double)device->limit / 1048576.0, *list ? list : "none");
+}
+
+void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory) {
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  *out_memory = (pj_device_memory){device->allocated, device->max_allocated, device->limit};
+  pthread_mutex_unlock(&device->lock);
+}
+
+void pj_device_reset_max_memory(pj_device *device) {
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  device->max_allocated = device->allocated;
+  pthread_mutex_unlock(&device->lock);
+}
+
+void pj_device_set_memory_limit(pj_device *device, uint64_t bytes) {
+  pthread_mutex_lock(&device->lock);
+  device->limit = bytes;
+  pthread_mutex_unlock(&device->lock);
+}
