@@ -297,7 +297,7 @@ pj_status pj_worker_compile(pj_worker *worker, const char *code, size_t code_siz
   }
   if (!worker->in.header.second_size) {
     *out_outcome = PJ_WORKER_UNUSABLE;
-    return answer_error(worker, PJ_UNIMPLEMENTED);
+    return pj_status_context(answer_error(worker, PJ_UNIMPLEMENTED), "this plugin cannot serialize what it compiled");
   }
   *out_outcome = PJ_WORKER_ANSWERED;
   *out_size = (size_t)worker->in.header.second_size;
