@@ -1,36 +1,48 @@
 #include "ops/index.h"
 
+#include "ops/reduce.h"
+
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
 static hlo_value index_constant(pj_lowering *l, hlo_value like, int64_t value) {
   return hlo_constant_int(l->h, like.dtype, value);
 }
 
-// s32 where the size allows, else s64; unsigned and narrow index types are widened first, so that -size fits.
-static hlo_value index_widen(pj_lowering *l, hlo_value indices) {
-  return pj_dtype_size(indices.dtype) < 4 || !pj_dtype_is_signed(indices.dtype)
-             ? hlo_convert(l->h, indices, PJ_S64) : indices;
+// A signed type in which -size and size fit.
+static hlo_value index_widen(pj_lowering *l, hlo_value indices, int64_t size) {
+  bool fits = indices.dtype == PJ_S64 || (indices.dtype == PJ_S32 && size <= INT32_MAX);
+  return fits ? indices : hlo_convert(l->h, indices, PJ_S64);
 }
 
 static hlo_value index_narrow(pj_lowering *l, hlo_value indices, int64_t size) {
   return hlo_convert(l->h, indices, size <= INT32_MAX ? PJ_S32 : PJ_S64);
 }
 
+// Keeps that some index lies outside [low, size).
+static void record_range(pj_lowering *l, hlo_value indices, int64_t low, int64_t size) {
+  hlo *h = l->h;
+  hlo_value below = hlo_lt(h, indices, index_constant(l, indices, low));
+  hlo_value above = hlo_ge(h, indices, index_constant(l, indices, size));
+  hlo_value any = hlo_reduce_all(h, HLO_OR, hlo_or(h, below, above));
+  l->index_error = l->index_error.id < 0 ? any : hlo_or(h, l->index_error, any);
+}
+
 hlo_value pj_index_check(pj_lowering *l, hlo_value indices, int64_t size) {
   hlo *h = l->h;
-  indices = index_widen(l, indices);
+  indices = index_widen(l, indices, size);
+  record_range(l, indices, -size, size);
   hlo_value negative = hlo_lt(h, indices, index_constant(l, indices, 0));
   hlo_value wrapped = hlo_select(h, negative, hlo_add(h, indices, index_constant(l, indices, size)), indices);
   return index_narrow(l, wrapped, size);
 }
 
 hlo_value pj_index_check_from_zero(pj_lowering *l, hlo_value indices, int64_t size) {
-  return index_narrow(l, index_widen(l, indices), size);
+  indices = index_widen(l, indices, size);
+  record_range(l, indices, 0, size);
+  return index_narrow(l, indices, size);
 }
 
 // ---- positions ------------------------------------------------------------------------------------------------------
-
-hlo_value pj_at_least_1d(pj_lowering *l, hlo_value x) { return x.rank ? x : hlo_keep(l->h, x, 0); }
 
 void pj_view_at_least_1d(pj_view *view) {
   if (view->rank) return;
@@ -44,7 +56,7 @@ pj_view pj_view_whole(hlo_value x) {
   for (int d = x.rank - 1; d >= 0; --d) {
     view.sizes[d] = x.dims[d];
     view.strides[d] = stride;
-    stride *= x.dims[d];
+    stride *= x.dims[d] > 0 ? x.dims[d] : 1;
   }
   return view;
 }
@@ -292,29 +304,21 @@ static bool require_index_dtype(pj_lowering *l, const char *op, hlo_value index)
 
 // aten::index_select(self, dim, index): rows `index` of `dim`
 static void lower_index_select(pj_lowering *l) {
-  hlo_value x = pj_at_least_1d(l, pj_tensor(l, 0));
+  hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0));
   int dim = pj_dim(l, 1, x.rank);
   hlo_value index = pj_tensor(l, 2);
   if (!require_index_dtype(l, "index_select", index) || returned_empty(l)) return;
   if (!pj_require(l, index.rank <= 1, PJ_OUT_OF_RANGE, "index_select(): Index is supposed to be a vector") ||
       !pj_require(l, x.dims[dim] > 0, PJ_OUT_OF_RANGE, "index out of range in self"))
     return;
-  hlo_value rows = hlo_take(l->h, x, pj_index_check_from_zero(l, pj_at_least_1d(l, index), x.dims[dim]), dim);
+  hlo_value rows = hlo_take(l->h, x, pj_index_check_from_zero(l, pj_at_least_1d(l->h, index), x.dims[dim]), dim);
   pj_type type = pj_result_type(l, 0);
   pj_return(l, 0, hlo_reshape(l->h, rows, type.rank, type.dims));
 }
 
-// aten::embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse): rows of weight
-static void lower_embedding(pj_lowering *l) {
-  hlo_value weight = pj_tensor(l, 0), indices = pj_tensor(l, 1);
-  if (!pj_require(l, weight.rank == 2, PJ_INVALID_ARGUMENT, "'weight' must be 2-D") || returned_empty(l)) return;
-  if (!pj_require(l, weight.dims[0] > 0, PJ_OUT_OF_RANGE, "index out of range in self")) return;
-  pj_return(l, 0, hlo_take(l->h, weight, pj_index_check_from_zero(l, indices, weight.dims[0]), 0));
-}
-
 // aten::gather(self, dim, index): self[i0, ..., index[i0, i1, ...], ...] with the index in place `dim`
 static void lower_gather(pj_lowering *l) {
-  hlo_value x = pj_at_least_1d(l, pj_tensor(l, 0)), index = pj_at_least_1d(l, pj_tensor(l, 2));
+  hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0)), index = pj_at_least_1d(l->h, pj_tensor(l, 2));
   int dim = pj_dim(l, 1, x.rank);
   if (returned_empty(l)) return;
   if (!pj_require(l, index.rank == x.rank, PJ_INVALID_ARGUMENT,
@@ -355,7 +359,6 @@ PJ_LOWERINGS(index_lowerings) = {
     {.name = "aten::index.Tensor", .lower = lower_index},
     {.name = "aten::_unsafe_index.Tensor", .lower = lower_index},
     {.name = "aten::index_select", .lower = lower_index_select},
-    {.name = "aten::embedding", .lower = lower_embedding},
     {.name = "aten::gather", .lower = lower_gather},
     {.name = "aten::take", .lower = lower_take},
     {0},

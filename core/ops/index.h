@@ -18,8 +18,7 @@ typedef struct pj_positions {
   hlo_value indices[PJ_MAX_RANK];
 } pj_positions;
 
-// A 0-d tensor, or view of one, as one of a single element: the index ops accept both.
-hlo_value pj_at_least_1d(pj_lowering *l, hlo_value x);
+// A view of a 0-d tensor as one of a single element: the index ops accept both.
 void pj_view_at_least_1d(pj_view *view);
 
 // The view of all of `x`.

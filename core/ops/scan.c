@@ -1,5 +1,81 @@
-#include "ops/lowering.h"
+#include <math.h>
+
+#include "ops/reduce.h"
+
+// aten::cumsum(self, dim, *, dtype), cumprod: in the result's dtype, float32 for half types
+static void scan(pj_lowering *l, hlo_op op) {
+  pj_dtype dtype = pj_result_type(l, 0).dtype;
+  hlo_value x = hlo_convert(l->h, pj_tensor(l, 0), dtype);
+  x = pj_at_least_1d(l->h, hlo_convert(l->h, x, pj_math_dtype(dtype)));
+  pj_return_reshaped(l, 0, hlo_scan(l->h, op, x, pj_dim(l, 1, x.rank)));
+}
+
+static void lower_cumsum(pj_lowering *l) { scan(l, HLO_ADD); }
+static void lower_cumprod(pj_lowering *l) { scan(l, HLO_MUL); }
+
+// (value, place) so far and next: the later one wins ties, and a NaN wins over all that is not NaN.
+static void extreme_body(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
+  hlo_value so_far = arguments[0], next = arguments[2];
+  hlo_value better = *(hlo_op *)context == HLO_MAX ? hlo_ge(h, next, so_far) : hlo_le(h, next, so_far);
+  hlo_value not_beaten = hlo_not(h, hlo_is_nan(h, so_far));
+  hlo_value take = hlo_or(h, hlo_is_nan(h, next), hlo_and(h, not_beaten, better));
+  results[0] = hlo_select(h, take, next, so_far);
+  results[1] = hlo_select(h, take, arguments[3], arguments[1]);
+}
+
+static void scan_extreme(pj_lowering *l, hlo_op op) {
+  hlo *h = l->h;
+  hlo_value x = pj_at_least_1d(h, pj_tensor(l, 0));
+  int dim = pj_dim(l, 1, x.rank);
+  hlo_value start = op == HLO_MAX ? hlo_lowest(h, x.dtype) : hlo_highest(h, x.dtype);
+  hlo_value operands[] = {x, hlo_iota(h, PJ_S32, x.rank, x.dims, dim)};
+  hlo_value starts[] = {start, hlo_constant_int(h, PJ_S32, 0)}, found[2];
+  hlo_scan_many(h, operands, starts, 2, dim, extreme_body, &op, found);
+  pj_return_reshaped(l, 0, found[0]);
+  pj_return_reshaped(l, 1, found[1]);
+}
+
+static void lower_cummax(pj_lowering *l) { scan_extreme(l, HLO_MAX); }
+static void lower_cummin(pj_lowering *l) { scan_extreme(l, HLO_MIN); }
+
+// log(exp(a) + exp(b)) = m + log1p(exp(least - m)) with m = max(a, b); equal infinities stay what they are.
+static void log_add_exp(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
+  (void)context;
+  hlo_value a = arguments[0], b = arguments[1];
+  hlo_value most = hlo_max(h, a, b), least = hlo_min(h, a, b);
+  hlo_value sum = hlo_add(h, most, hlo_log1p(h, hlo_exp(h, hlo_sub(h, least, most))));
+  hlo_value same_infinity = hlo_and(h, hlo_eq(h, a, b), hlo_eq(h, hlo_abs(h, a), pj_full_like(h, a, INFINITY)));
+  results[0] = hlo_select(h, same_infinity, a, sum);
+}
+
+// The complex one shifts by the larger real part.
+static void log_add_exp_complex(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
+  (void)context;
+  hlo_value a = arguments[0], b = arguments[1];
+  hlo_value most = hlo_max(h, hlo_real(h, a), hlo_real(h, b));
+  hlo_value infinite = hlo_eq(h, hlo_abs(h, most), pj_full_like(h, most, INFINITY));
+  most = hlo_convert(h, hlo_select(h, infinite, pj_full_like(h, most, 0), most), a.dtype);
+  hlo_value sum = hlo_add(h, hlo_exp(h, hlo_sub(h, a, most)), hlo_exp(h, hlo_sub(h, b, most)));
+  results[0] = hlo_add(h, hlo_log(h, sum), most);
+}
+
+// aten::_logcumsumexp(self, dim)
+static void lower_logcumsumexp(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value x = pj_tensor(l, 0);
+  x = pj_at_least_1d(h, hlo_convert(h, x, pj_math_dtype(x.dtype)));
+  bool is_complex = pj_dtype_is_complex(x.dtype);
+  hlo_value start = hlo_constant(h, x.dtype, -INFINITY), result;
+  hlo_scan_many(h, &x, &start, 1, pj_dim(l, 1, x.rank), is_complex ? log_add_exp_complex : log_add_exp, NULL, &result);
+  pj_return_reshaped(l, 0, result);
+}
 
 PJ_LOWERINGS(scan_lowerings) = {
+    {"aten::cumsum", lower_cumsum, 0, 0, 0},
+    {"aten::cumprod", lower_cumprod, 0, 0, 0},
+    {"aten::cummax", lower_cummax, 0, 0, 0},
+    {"aten::cummin", lower_cummin, 0, 0, 0},
+    {"aten::_logcumsumexp", lower_logcumsumexp, 0, 0, 0},
+    {"aten::logcumsumexp", lower_logcumsumexp, 0, 0, 0},
     {0},
 };

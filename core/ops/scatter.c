@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ops/index.h"
+#include "ops/reduce.h"
 
 // ---- rows of one dimension ------------------------------------------------------------------------------------------
 
@@ -20,7 +21,7 @@ static rows rows_of(pj_lowering *l, hlo_value (*check)(pj_lowering *, hlo_value,
   pj_view_at_least_1d(&r.view);
   r.dim = pj_dim(l, 1, r.view.rank);
   r.at = pj_positions_all(r.view.rank);
-  hlo_value index = pj_at_least_1d(l, pj_tensor(l, 2));
+  hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2));
   pj_require(l, index.rank == 1, PJ_OUT_OF_RANGE, "Index is supposed to be a vector");
   pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_OUT_OF_RANGE, "Expected dtype int32/int64 for index");
   if (hlo_failed(l->h)) return r;
@@ -32,7 +33,7 @@ static rows rows_of(pj_lowering *l, hlo_value (*check)(pj_lowering *, hlo_value,
 
 // `source` (argument i; like self but for `dim`, which is as long as the index) with the indexed dimension in front.
 static hlo_value rows_source(pj_lowering *l, const rows *r, int i) {
-  hlo_value source = pj_at_least_1d(l, pj_tensor(l, i));
+  hlo_value source = pj_at_least_1d(l->h, pj_tensor(l, i));
   if (hlo_failed(l->h)) return source;
   bool fits = source.rank == r->view.rank;
   for (int d = 0; fits && d < source.rank; ++d)
@@ -99,7 +100,7 @@ static hlo_value floor_div(pj_lowering *l, hlo_value a, hlo_value b) {
 // Means are no running reduction: they need the number of values at every element, so they are taken over all of self.
 static hlo_value mean_reduced(pj_lowering *l, const pj_positions *at, hlo_value updates, bool include_self) {
   hlo *h = l->h;
-  hlo_value x = pj_at_least_1d(l, pj_tensor(l, 0));
+  hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0));
   pj_dtype dtype = pj_math_dtype(x.dtype);
   x = hlo_convert(h, x, dtype);
   pj_view view = pj_view_whole(x);
@@ -151,7 +152,7 @@ static target scatter_target(pj_lowering *l) {
   target t;
   t.base = pj_target(l, &t.view);
   pj_view_at_least_1d(&t.view);
-  hlo_value index = pj_at_least_1d(l, pj_tensor(l, 2)), src = pj_tensor(l, 3);
+  hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2)), src = pj_tensor(l, 3);
   if (hlo_failed(l->h)) return t;
   int dim = pj_dim(l, 1, t.view.rank);
   pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_INVALID_ARGUMENT,
@@ -375,40 +376,6 @@ static void lower_masked_scatter_backward(pj_lowering *l) {
   pj_return(l, 0, hlo_reshape(h, packed, type.rank, type.dims));
 }
 
-// ---- embedding ------------------------------------------------------------------------------------------------------
-
-// aten::embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq): rows of the gradient
-// summed by index in float32; padding_idx gets none; with scale_grad_by_freq each is divided by how often its index occurs
-static void lower_embedding_dense_backward(pj_lowering *l) {
-  hlo *h = l->h;
-  hlo_value grad = pj_tensor(l, 0);
-  int64_t rows = pj_int(l, 2), padding = pj_int(l, 3);
-  pj_type type = pj_result_type(l, 0);
-  if (hlo_failed(h)) return;
-  if (rows == 0) {
-    pj_return(l, 0, hlo_full(h, type.dtype, type.rank, type.dims, 0));
-    return;
-  }
-  hlo_value index = hlo_flatten(h, pj_index_check_from_zero(l, pj_tensor(l, 1), rows));
-  pj_dtype dtype = pj_math_dtype(grad.dtype);
-  grad = hlo_reshape(h, hlo_convert(h, grad, dtype), 2, (int64_t[]){index.dims[0], type.dims[1]});
-  if (pj_bool(l, 4)) {
-    hlo_value none = hlo_full(h, dtype, 1, &rows, 0);
-    pj_view count_view = pj_view_whole(none);
-    pj_positions each = {.rank = 1, .indexed = {true}, .indices = {index}};
-    hlo_value count = pj_positions_write(l, HLO_ADD, none, &count_view, &each, hlo_constant(h, dtype, 1));
-    grad = hlo_div(h, grad, hlo_keep(h, hlo_take(h, count, index, 0), 1));
-  }
-  if (padding >= 0) {   // behind the end, where a scatter drops it
-    hlo_value is_padding = hlo_eq(h, index, hlo_constant_int(h, index.dtype, padding));
-    index = hlo_select(h, is_padding, hlo_broadcast_like(h, hlo_constant_int(h, index.dtype, rows), index), index);
-  }
-  hlo_value zeros = hlo_full(h, dtype, type.rank, type.dims, 0);
-  pj_view view = pj_view_whole(zeros);
-  pj_positions at = {.rank = 2, .indexed = {true}, .indices = {index}};
-  pj_return(l, 0, pj_positions_write(l, HLO_ADD, zeros, &view, &at, grad));
-}
-
 PJ_LOWERINGS(scatter_lowerings) = {
     {.name = "aten::index_copy", .lower = lower_index_copy, .flags = PJ_OP_WRITES},
     {.name = "aten::index_add", .lower = lower_index_add, .flags = PJ_OP_WRITES},
@@ -427,6 +394,5 @@ PJ_LOWERINGS(scatter_lowerings) = {
     {.name = "aten::put", .lower = lower_put, .flags = PJ_OP_WRITES},
     {.name = "aten::masked_scatter", .lower = lower_masked_scatter, .flags = PJ_OP_WRITES},
     {.name = "aten::masked_scatter_backward", .lower = lower_masked_scatter_backward},
-    {.name = "aten::embedding_dense_backward", .lower = lower_embedding_dense_backward},
     {0},
 };

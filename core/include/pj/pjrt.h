@@ -37,6 +37,17 @@ PJ_EXPORT bool pj_plugin_has(const pj_plugin *plugin, const char *slot);
 // SHA-256 of the plugin file's bytes (32 bytes), computed on first use and remembered.
 PJ_EXPORT pj_status pj_plugin_digest(pj_plugin *plugin, uint8_t out_digest[32]);
 
+// A published plugin package, for finding its file.
+typedef struct pj_known_plugin {
+  const char *name;      // for people and configuration: "lammps-cpu"
+  const char *package;   // the distribution's name on PyPI
+  const char *file;      // where its wheel puts the plugin, below site-packages
+  const char *platform;  // what pj_client_platform says: "cpu", "tpu", "cuda", ...
+} pj_known_plugin;
+
+// The table, in the order of preference within a platform. Static.
+PJ_EXPORT const pj_known_plugin *pj_known_plugins(size_t *out_count);
+
 // ---- client and devices ---------------------------------------------------------------------------------------------
 
 typedef enum pj_option_kind { PJ_OPTION_STRING, PJ_OPTION_INT, PJ_OPTION_INTS, PJ_OPTION_FLOAT, PJ_OPTION_BOOL } pj_option_kind;
@@ -131,10 +142,15 @@ PJ_EXPORT pj_status pj_compile(pj_client *client, const char *code, size_t code_
                                size_t options_size, pj_executable **out_executable);
 
 PJ_EXPORT pj_status pj_executable_serialize(pj_executable *executable, uint8_t **out_bytes, size_t *out_size);
+// `options` of size 0: those that the program was compiled with.
 PJ_EXPORT pj_status pj_executable_load(pj_client *client, const uint8_t *bytes, size_t size, const uint8_t *options,
                                        size_t options_size, pj_executable **out_executable);
 
 PJ_EXPORT int pj_executable_output_count(const pj_executable *executable);
+
+// Element type and dimensions of one output, on one device. UNIMPLEMENTED where the plugin does not tell.
+PJ_EXPORT pj_status pj_executable_output_type(const pj_executable *executable, int output, pj_dtype *out_dtype,
+                                              int *out_rank, int64_t out_dims[PJ_MAX_RANK]);
 
 // Sizes in bytes from the compiler; fields that the plugin's struct does not reach are -1.
 typedef struct pj_compiled_memory { int64_t argument, output, alias, temp, code, peak; } pj_compiled_memory;
@@ -146,10 +162,18 @@ PJ_EXPORT pj_status pj_executable_cost(const pj_executable *executable, pj_compi
 
 // Runs on one device. `arguments` are borrowed, except those that the program donates (they are deleted on the device;
 // the handle must still be destroyed). `out_results` has room for pj_executable_output_count buffers, which the caller
-// then owns. Returns when the work is queued; a failure of the computation is told by the results' events.
+// then owns. Returns when the work is queued; a failure of the computation is told by the results' events. A program that
+// is not portable runs only on the device that it was compiled for.
 // The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not.
 PJ_EXPORT pj_status pj_execute(pj_executable *executable, int device, pj_buffer *const *arguments, size_t count,
                                pj_buffer **out_results);
+
+// Runs a program of several partitions on all its devices in one launch: `arguments[d]` holds `count` buffers on the d-th
+// of the device ids that it was compiled for, `out_results[d]` has room for its outputs. `device_count` must be the
+// number of those devices. Collectives meet only within one launch: pj_execute, device after device from one thread, may
+// wait for ever.
+PJ_EXPORT pj_status pj_execute_spmd(pj_executable *executable, int device_count, pj_buffer *const *const *arguments,
+                                    size_t count, pj_buffer **const *out_results);
 PJ_EXPORT void pj_executable_destroy(pj_executable *executable);  // NULL is allowed
 
 // ---- ahead of time --------------------------------------------------------------------------------------------------

@@ -1,0 +1,167 @@
+// View programs as StableHLO.
+#include <string.h>
+
+#include "view/program.h"
+
+static pj_type type_of_value(hlo_value value) {
+  pj_type type = {.dtype = value.dtype, .rank = value.rank};
+  memcpy(type.dims, value.dims, sizeof type.dims);
+  return type;
+}
+
+// The start of each window in each dimension of the array: count x rank. Computed from iotas, so that no table of
+// indices becomes a constant of the program.
+static hlo_value emit_starts(hlo *h, const view_windows *windows, const int64_t *array_dims) {
+  pj_dtype dtype = PJ_S32;
+  for (int d = 0; d < windows->rank; ++d) {
+    if (array_dims[d] > INT32_MAX) dtype = PJ_S64;
+  }
+  int64_t count = view_windows_count(windows);
+  hlo_value columns[PJ_MAX_RANK];
+  for (int d = 0; d < windows->rank; ++d) {
+    hlo_value start = hlo_constant_int(h, dtype, windows->start[d]);
+    start = hlo_broadcast_to(h, start, windows->index_rank, windows->index_sizes);
+    for (int j = 0; j < windows->index_rank; ++j) {
+      if (windows->dim[j] != d) continue;
+      hlo_value place = hlo_iota(h, dtype, windows->index_rank, windows->index_sizes, j);
+      start = hlo_add(h, start, hlo_mul(h, place, hlo_constant_int(h, dtype, windows->step[j])));
+    }
+    columns[d] = hlo_reshape(h, start, 2, (int64_t[]){count, 1});
+  }
+  return hlo_concatenate(h, columns, windows->rank, 1);
+}
+
+static hlo_value emit_gather(hlo *h, hlo_value x, const view_windows *windows) {
+  hlo_gather_spec spec = {.offset_count = windows->rank, .start_count = windows->rank, .index_vector_dim = 1,
+                          .sorted = windows->sorted};
+  for (int d = 0; d < windows->rank; ++d) {
+    spec.offset_dims[d] = d + 1;
+    spec.start_index_map[d] = d;
+    spec.slice_sizes[d] = windows->size[d];
+  }
+  return hlo_gather(h, x, emit_starts(h, windows, x.dims), &spec);
+}
+
+static hlo_value emit_scatter(hlo *h, hlo_value target, const view_windows *windows, hlo_value source) {
+  hlo_scatter_spec spec = {.update_window_count = windows->rank, .scatter_count = windows->rank, .index_vector_dim = 1,
+                           .sorted = windows->sorted, .unique = true};
+  for (int d = 0; d < windows->rank; ++d) {
+    spec.update_window[d] = d + 1;
+    spec.scatter_dims[d] = d;
+  }
+  return hlo_scatter(h, HLO_SECOND, target, emit_starts(h, windows, target.dims), source, &spec);
+}
+
+static hlo_value emit_step(hlo *h, hlo_value x, const view_step *step) {
+  const pj_type *type = &step->type;
+  int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0};
+  switch (step->kind) {
+    case VIEW_ZEROS: return hlo_full(h, type->dtype, type->rank, type->dims, 0);
+    case VIEW_BITCAST: return hlo_bitcast(h, x, type->dtype);
+    case VIEW_RESHAPE: return hlo_reshape(h, x, type->rank, type->dims);
+    case VIEW_SLICE: return hlo_slice(h, x, step->slice.start, step->slice.limit, step->slice.step);
+    case VIEW_PAD:
+      low[x.rank - 1] = step->pad.low;
+      high[x.rank - 1] = step->pad.high;
+      return hlo_pad(h, x, hlo_constant_int(h, x.dtype, 0), low, high, NULL);
+    case VIEW_TRANSPOSE: return hlo_transpose(h, x, step->permutation);
+    case VIEW_BROADCAST: return hlo_broadcast_in_dim(h, x, type->rank, type->dims, step->result_dims);
+    case VIEW_GATHER: return emit_gather(h, x, &step->windows);
+    case VIEW_CONJ: return hlo_conj(h, x);
+    case VIEW_NEG: return hlo_neg(h, x);
+  }
+  return hlo_fail(h, PJ_INTERNAL, "a view program has a step of kind %d", (int)step->kind);
+}
+
+static hlo_value emit_program(hlo *h, hlo_value x, const view_program *program) {
+  for (int i = 0; i < program->count; ++i) x = emit_step(h, x, &program->steps[i]);
+  return x;
+}
+
+static hlo_value emit_update(hlo *h, hlo_value target, hlo_value update, const int64_t *start) {
+  hlo_value starts[PJ_MAX_RANK];
+  for (int d = 0; d < target.rank; ++d) starts[d] = hlo_constant_int(h, PJ_S64, start[d]);
+  return hlo_dynamic_update_slice(h, target, update, starts);
+}
+
+// The region that the box spans, with the source in the places that the steps reach.
+static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_value source) {
+  int64_t limit[PJ_MAX_RANK], interior[PJ_MAX_RANK], span[PJ_MAX_RANK], none[PJ_MAX_RANK] = {0};
+  for (int d = 0; d < box->rank; ++d) {
+    span[d] = (box->size[d] - 1) * box->step[d] + 1;
+    limit[d] = box->start[d] + span[d];
+    interior[d] = box->step[d] - 1;
+  }
+  hlo_value reached = hlo_full(h, PJ_PRED, box->rank, span, 1);
+  for (int d = 0; d < box->rank; ++d) {
+    if (box->step[d] == 1) continue;
+    hlo_value place = hlo_iota(h, PJ_S64, box->rank, span, d);
+    hlo_value rest = hlo_rem(h, place, hlo_constant_int(h, PJ_S64, box->step[d]));
+    reached = hlo_and(h, reached, hlo_eq(h, rest, hlo_constant_int(h, PJ_S64, 0)));
+  }
+  hlo_value spread = hlo_pad(h, source, hlo_constant_int(h, source.dtype, 0), none, none, interior);
+  hlo_value between = hlo_slice(h, target, box->start, limit, NULL);
+  return emit_update(h, target, hlo_select(h, reached, spread, between), box->start);
+}
+
+static hlo_value emit_write(hlo *h, hlo_value target, const view_write *write, hlo_value source) {
+  switch (write->kind) {
+    case VIEW_KEEP: return target;
+    case VIEW_REPLACE: return source;
+    case VIEW_UPDATE: return emit_update(h, target, source, write->box.start);
+    case VIEW_MERGE: return emit_merge(h, target, &write->box, source);
+    case VIEW_SCATTER: return emit_scatter(h, target, &write->windows, source);
+  }
+  return hlo_fail(h, PJ_INTERNAL, "a view has a write of kind %d", (int)write->kind);
+}
+
+static bool check_value(hlo *h, hlo_value base, const pj_view *view) {
+  if (hlo_failed(h)) return false;
+  pj_type type = type_of_value(base);
+  pj_status status = pj_view_check(view, &type);
+  if (!status) return true;
+  hlo_fail(h, pj_status_code(status), "%s", pj_status_text(status));
+  pj_status_free(status);
+  return false;
+}
+
+hlo_value pj_view_read(hlo *h, hlo_value base, const pj_view *view) {
+  if (!check_value(h, base, view)) return hlo_fail(h, PJ_INTERNAL, "a view cannot be read");
+  pj_type type = type_of_value(base);
+  view_program program;
+  view_read_program(&type, view, &program);
+  return emit_program(h, base, &program);
+}
+
+hlo_value pj_view_write(hlo *h, hlo_value base, const pj_view *view, hlo_value source) {
+  if (!check_value(h, base, view)) return hlo_fail(h, PJ_INTERNAL, "a view cannot be written");
+  if (source.dtype != view->dtype || source.rank != view->rank ||
+      memcmp(source.dims, view->sizes, sizeof(int64_t) * (size_t)view->rank)) {
+    return hlo_fail(h, PJ_INTERNAL, "what is written through a view has another dtype or other sizes than the view");
+  }
+  if (pj_view_overlaps_itself(view)) {
+    return hlo_fail(h, PJ_INVALID_ARGUMENT, "a view of which several elements share memory cannot be written");
+  }
+  pj_type type = type_of_value(base);
+  view_write write;
+  view_write_program(&type, view, &write);
+  hlo_value target = emit_program(h, base, &write.base);
+  hlo_value written = emit_write(h, target, &write, emit_program(h, source, &write.source));
+  hlo_value result = emit_program(h, written, &write.result);
+  if (!write.head) return result;
+  result = emit_update(h, hlo_flatten(h, base), result, (int64_t[]){0});
+  return hlo_reshape(h, result, type.rank, type.dims);
+}
+
+hlo_value pj_view_as_type(hlo *h, hlo_value base, const pj_type *type) {
+  if (hlo_failed(h)) return base;
+  pj_type from = type_of_value(base);
+  if (pj_type_bytes(&from) != pj_type_bytes(type)) {
+    return hlo_fail(h, PJ_INTERNAL, "a value of %zu bytes cannot be taken as one of %zu bytes", pj_type_bytes(&from),
+                    pj_type_bytes(type));
+  }
+  view_program program;
+  view_program_start(&program, &from);
+  view_program_retype(&program, type);
+  return emit_program(h, base, &program);
+}

@@ -1,0 +1,119 @@
+// Writing through a view: which kind of write, and what goes before and after it.
+#include <string.h>
+
+#include "view/program.h"
+
+// A box with steps is merged with what lies between its elements, unless that is more than this many times the box;
+// then a scatter of single elements or rows costs less.
+enum { MERGE_SPARSITY = 8 };
+
+// One window for each place of the dimensions with steps, over all the elements of the others. `out_order`: the box's
+// dimensions, those with steps first.
+static void windows_of_box(const view_box *box, view_windows *out_windows, int out_order[PJ_MAX_RANK]) {
+  view_windows windows = {.rank = box->rank, .sorted = true};
+  int ordered = 0;
+  for (int i = 0; i < box->rank; ++i) {
+    windows.start[i] = box->start[i];
+    windows.size[i] = box->step[i] == 1 ? box->size[i] : 1;
+    if (box->step[i] == 1) continue;
+    windows.index_sizes[windows.index_rank] = box->size[i];
+    windows.step[windows.index_rank] = box->step[i];
+    windows.dim[windows.index_rank++] = i;
+    out_order[ordered++] = i;
+  }
+  for (int i = 0; i < box->rank; ++i) {
+    if (box->step[i] == 1) out_order[ordered++] = i;
+  }
+  *out_windows = windows;
+}
+
+// The kind of write into `typed`, a base of the view's dtype. The box is the one to write, also for a scatter; where the
+// view is no box, box->rank is 0 and the scatter goes over the flat base.
+static view_write_kind find_kind(const view_runs *runs, int64_t offset, const pj_type *typed, view_box *out_box) {
+  view_box stepped = {0};
+  for (view_box_style style = VIEW_BOX_NATURAL; style <= VIEW_BOX_UNIT_STEPS; ++style) {
+    if (!view_box_find(runs, offset, typed, style, out_box)) continue;
+    if (view_box_is_whole(out_box)) return VIEW_REPLACE;
+    if (view_box_has_unit_steps(out_box)) return VIEW_UPDATE;
+    if (view_box_sparsity(out_box) <= MERGE_SPARSITY) return VIEW_MERGE;
+    if (!stepped.rank && out_box->rank < PJ_MAX_RANK) stepped = *out_box;  // a scatter needs one dimension more
+  }
+  *out_box = stepped;
+  return VIEW_SCATTER;
+}
+
+void view_write_program(const pj_type *base, const pj_view *view, view_write *out_write) {
+  view_write *write = out_write;
+  pj_type source = {.dtype = view->dtype, .rank = view->rank};
+  memcpy(source.dims, view->sizes, sizeof source.dims);
+  view_program_start(&write->source, &source);
+  view_program_start(&write->base, base);
+  view_program_start(&write->result, base);
+  write->head = 0;
+  write->kind = VIEW_KEEP;
+  if (pj_type_elements(&source) == 0) return;
+
+  pj_type typed = view_base_type(base, view->dtype);
+  view_runs runs;
+  view_runs_find(view, &runs);
+  write->kind = find_kind(&runs, view->offset, &typed, &write->box);
+  bool flat = write->kind == VIEW_SCATTER && write->box.rank == 0;
+  view_program_retype(&write->base, &typed);
+  pj_type target = write->base.out;
+  target.rank = flat ? 1 : write->box.rank;
+  if (flat) target.dims[0] = pj_type_elements(&typed);
+  if (!flat) memcpy(target.dims, write->box.dims, sizeof target.dims);
+  view_program_reshape(&write->base, target.rank, target.dims);
+
+  // From the order of the view to the order of memory.
+  int64_t sizes[PJ_MAX_RANK];
+  int permutation[PJ_MAX_RANK], rank = 0;
+  view_program_bits(&write->source, view);
+  for (int i = 0; i < view->rank; ++i) {
+    for (int j = 0; j < runs.moving_rank; ++j) {
+      if (runs.moving[j] != i) continue;
+      permutation[j] = rank;
+      sizes[rank++] = view->sizes[i];
+    }
+  }
+  view_program_reshape(&write->source, rank, sizes);
+  view_program_transpose(&write->source, permutation);
+  if (!flat) view_program_reshape(&write->source, write->box.rank, write->box.size);
+  if (write->kind == VIEW_SCATTER) {
+    int order[PJ_MAX_RANK];
+    if (flat) view_windows_of_runs(&runs, view->offset, &write->windows);
+    if (!flat) windows_of_box(&write->box, &write->windows, order);
+    if (!flat) view_program_transpose(&write->source, order);
+    int64_t dims[PJ_MAX_RANK] = {view_windows_count(&write->windows)};
+    memcpy(dims + 1, write->windows.size, sizeof(int64_t) * (size_t)write->windows.rank);
+    view_program_reshape(&write->source, write->windows.rank + 1, dims);
+  }
+
+  view_program_start(&write->result, &target);
+  size_t bytes = pj_type_bytes(&target);
+  if (bytes == pj_type_bytes(base)) {
+    view_program_retype(&write->result, base);
+  } else {
+    write->head = (int64_t)(bytes / pj_dtype_size(base->dtype));
+    pj_type head = {.dtype = base->dtype, .rank = 1, .dims = {write->head}};
+    view_program_retype(&write->result, &head);
+  }
+}
+
+bool pj_view_rebase(const pj_view *view, const pj_type *base, pj_type *out_type) {
+  int64_t elements = 1;
+  for (int i = 0; i < view->rank; ++i) elements *= view->sizes[i];
+  pj_type typed = view_base_type(base, view->dtype);
+  if (elements == 0 || pj_type_bytes(&typed) != pj_type_bytes(base)) return false;
+  view_runs runs;
+  view_box box;
+  view_runs_find(view, &runs);
+  find_kind(&runs, view->offset, &typed, &box);
+  *out_type = typed;
+  out_type->rank = box.rank ? box.rank : 1;
+  if (box.rank) memcpy(out_type->dims, box.dims, sizeof out_type->dims);
+  if (!box.rank) out_type->dims[0] = pj_type_elements(&typed);
+  // A base that has dimensions got them from the tensor that made it, and keeps them: bringing it to the box's costs
+  // nothing where the minor dimension stays, and changing it back and forth would cost more than the write.
+  return base->dtype != view->dtype || (base->rank == 1 && out_type->rank > 1);
+}
