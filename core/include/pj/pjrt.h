@@ -179,8 +179,8 @@ PJ_EXPORT pj_status pj_execute(pj_executable *executable, int device, pj_buffer 
 
 // Runs a program of several partitions on all its devices in one launch: `arguments[d]` holds `count` buffers on the
 // d-th of the device ids that it was compiled for, `out_results[d]` has room for its outputs. `device_count` must be
-// the number of those devices. Collectives meet only within one launch: pj_execute, device after device from one thread,
-// may wait for ever.
+// the number of those devices. Collectives meet only within one launch: pj_execute, device after device from one
+// thread, may wait for ever.
 PJ_EXPORT pj_status pj_execute_spmd(pj_executable *executable, int device_count, pj_buffer *const *const *arguments,
                                     size_t count, pj_buffer **const *out_results);
 PJ_EXPORT void pj_executable_destroy(pj_executable *executable);  // NULL is allowed
