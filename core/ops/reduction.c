@@ -180,9 +180,8 @@ static void norm(pj_lowering *l, int dim_argument, int dtype_argument) {
   hlo_value x = norm_operand(l, dtype_argument);
   pj_axes axes = axes_of(l, dim_argument, x);
   double p = norm_order(l);
-  if (isinf(p) && p > 0 && pj_axes_size(x, &axes) == 0 && axes.count == x.rank)
-    pj_return_reshaped(l, 0, hlo_constant(l->h, pj_real_dtype(x.dtype), 0));
-  else
+  if (pj_require(l, pj_axes_size(x, &axes) != 0 || (p >= 0 && isfinite(p)), PJ_INVALID_ARGUMENT,
+                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an identity", p))
     pj_return_reshaped(l, 0, pj_vector_norm(l->h, x, p, &axes));
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -97,6 +98,17 @@ static void set_limit(int resource, rlim_t value) {
   setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
+// What happens at the memory limit has many faces: bad_alloc, a failed check in a thread pool, a null pointer. The parent
+// learns the cause from our last words. Only async-signal-safe calls.
+static void tell_cause(int signal_number) {
+  enum { LITTLE = 16 << 20 };  // two thread stacks
+  static const char WORDS[] = "Cannot allocate memory: less than 16 MiB are left of the worker's limit\n";
+  if (mmap(NULL, LITTLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+      write(STDERR_FILENO, WORDS, sizeof WORDS - 1) < 0)
+    _exit(1);
+  raise(signal_number);  // the default action, since the handler was for one time
+}
+
 // RLIMIT_DATA counts private writable memory (Linux 4.7 and later), not address space: compilers reserve much of that.
 static void limit_memory(uint64_t bytes) {
   unsigned long long pages = 0;
@@ -104,7 +116,11 @@ static void limit_memory(uint64_t bytes) {
   if (!file) return;
   int found = fscanf(file, "%*s %*s %*s %*s %*s %llu", &pages);
   fclose(file);
-  if (found == 1) set_limit(RLIMIT_DATA, (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE) + bytes));
+  if (found != 1) return;
+  set_limit(RLIMIT_DATA, (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE) + bytes));
+  const struct sigaction once = {.sa_handler = tell_cause, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+  const int deaths[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  for (size_t i = 0; i < sizeof deaths / sizeof *deaths; ++i) sigaction(deaths[i], &once, NULL);
 }
 
 typedef struct target {
