@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 // FIPS 180-4, 4.2.2: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
@@ -18,12 +19,8 @@ static const uint32_t K[64] = {
 #include <cpuid.h>
 #include <immintrin.h>
 
-static int has_instructions(void) {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 29);
-}
-
-// Intel SHA extensions: the state is held as ABEF and CDGH, two rounds an instruction, four words of the schedule a step.
+// Intel SHA extensions: the state is held as ABEF and CDGH, two rounds an instruction, four words of the schedule a
+// step.
 __attribute__((target("sha,sse4.1"))) static void compress_by_instructions(uint32_t hash[8], const uint8_t *data,
                                                                            size_t blocks) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
@@ -52,11 +49,19 @@ __attribute__((target("sha,sse4.1"))) static void compress_by_instructions(uint3
   _mm_storeu_si128((__m128i *)hash, _mm_blend_epi16(feba, dchg, 0xf0));
   _mm_storeu_si128((__m128i *)(hash + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
-#else
-static int has_instructions(void) { return 0; }
-static void compress_by_instructions(uint32_t hash[8], const uint8_t *data, size_t blocks) {
-  (void)hash, (void)data, (void)blocks;
+
+// Asked once: virtual machines make the question slow.
+static pj_sha256_compress *best_compress(void) {
+  static _Atomic(pj_sha256_compress *) best;
+  if (!best) {
+    unsigned a, b, c, d;
+    bool has = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 29);
+    best = has ? compress_by_instructions : pj_sha256_compress_portable;
+  }
+  return best;
 }
+#else
+static pj_sha256_compress *best_compress(void) { return pj_sha256_compress_portable; }
 #endif
 
 static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
@@ -65,7 +70,7 @@ static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 static void compress_block(uint32_t hash[8], const uint8_t *data) {
   uint32_t w[64], s[8];
   for (int t = 0; t < 16; ++t)
-    w[t] = (uint32_t)data[4 * t] << 24 | (uint32_t)data[4 * t + 1] << 16 | (uint32_t)data[4 * t + 2] << 8 | data[4 * t + 3];
+    for (int byte = 0; byte < 4; ++byte) w[t] = byte ? w[t] << 8 | data[4 * t + byte] : data[4 * t];
   for (int t = 16; t < 64; ++t) {
     uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
     uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
@@ -83,17 +88,14 @@ static void compress_block(uint32_t hash[8], const uint8_t *data) {
   for (int i = 0; i < 8; ++i) hash[i] += s[i];
 }
 
-static void compress(uint32_t hash[8], const uint8_t *data, size_t blocks) {
-  if (has_instructions()) {
-    compress_by_instructions(hash, data, blocks);
-    return;
-  }
+void pj_sha256_compress_portable(uint32_t hash[8], const uint8_t *data, size_t blocks) {
   for (; blocks; --blocks, data += 64) compress_block(hash, data);
 }
 
 void pj_sha256_init(pj_sha256_state *state) {
   static const uint32_t initial[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  state->compress = best_compress();
   memcpy(state->hash, initial, sizeof initial);
   state->size = 0;
 }
@@ -106,11 +108,11 @@ void pj_sha256_update(pj_sha256_state *state, const void *data, size_t size) {
     size_t part = size < 64 - begun ? size : 64 - begun;
     if (part) memcpy(state->block + begun, bytes, part);
     if (begun + part < 64) return;
-    compress(state->hash, state->block, 1);
+    state->compress(state->hash, state->block, 1);
     bytes += part;
     size -= part;
   }
-  if (size >= 64) compress(state->hash, bytes, size / 64);
+  if (size >= 64) state->compress(state->hash, bytes, size / 64);
   if (size % 64) memcpy(state->block, bytes + (size & ~(size_t)63), size % 64);
 }
 

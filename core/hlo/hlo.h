@@ -179,7 +179,9 @@ hlo_window hlo_window_ones(void);  // sizes, strides and dilations 1, no padding
 hlo_value hlo_reduce_window(hlo *h, hlo_op op, hlo_value x, const hlo_window *window);
 void hlo_reduce_window_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, const hlo_window *window,
                             hlo_body body, void *context, hlo_value *out_results);
-// Inclusive scan along `dim` with `op` (log-depth, no O(n^2) window). n operands with a combining body in the many form.
+// Inclusive scan along `dim` with `op`. The many form: n operands and a body of 2n arguments (n so far, n next), which must
+// be associative and leave a value as it is when combined with the starts, on either side. The body is elementwise: it is
+// called with 0-d arguments and with arrays.
 hlo_value hlo_scan(hlo *h, hlo_op op, hlo_value x, int dim);
 void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
                    hlo_value *out_results);

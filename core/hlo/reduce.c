@@ -164,6 +164,55 @@ hlo_value hlo_select_and_scatter_max(hlo *h, hlo_value operand, hlo_value source
 
 // ---- scans ------------------------------------------------------------------------------------------------------------
 
+// One window that reaches from the first element to each. XLA rewrites it to a tree of small windows (its pass
+// ReduceWindowRewriter). Against doubling by shifted adds on XLA:CPU (API 0.115), 8 x 65536: s64 0.8 ms to 27 ms, f32 0.7 ms
+// to 4 ms, and half the compile time; equal at 8 x 16 and 8 x 1024.
+static void scan_window(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
+                        hlo_value *out_results) {
+  hlo_window window = hlo_window_ones();
+  window.size[dim] = x[0].dims[dim];
+  window.pad_low[dim] = window.size[dim] - 1;
+  hlo_reduce_window_many(h, x, starts, n, &window, body, context, out_results);
+}
+
+// The same tree written out, for operands of several element types: XLA's pass gives all results the type of the first, and
+// ends the process (API 0.81 and 0.115) or fails (0.106). It leaves windows of up to 16 as they are.
+enum { SCAN_BLOCK = 16 };
+
+static void scan_blocks(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
+                        hlo_value *out_results) {
+  int64_t size = x[0].dims[dim], blocks = (size + SCAN_BLOCK - 1) / SCAN_BLOCK;
+  if (blocks <= 1) {
+    scan_window(h, x, starts, n, dim, body, context, out_results);
+    return;
+  }
+  int rank = x[0].rank;
+  int64_t padded[PJ_MAX_RANK], split[PJ_MAX_RANK + 1], fill[PJ_MAX_RANK] = {0}, one[PJ_MAX_RANK] = {0}, cut[PJ_MAX_RANK] = {0};
+  memcpy(padded, x[0].dims, sizeof padded);
+  padded[dim] = blocks * SCAN_BLOCK;
+  fill[dim] = padded[dim] - size, one[dim] = 1, cut[dim] = -1;
+  for (int i = 0; i <= rank; ++i) split[i] = i == dim ? blocks : i == dim + 1 ? SCAN_BLOCK : padded[i - (i > dim)];
+
+  hlo_value within[HLO_MAX_VALUES] = {0}, before[HLO_MAX_VALUES] = {0}, both[2 * HLO_MAX_VALUES], joined[HLO_MAX_VALUES] = {0};
+  for (int i = 0; i < n; ++i)
+    within[i] = hlo_reshape(h, hlo_pad(h, x[i], starts[i], NULL, fill, NULL), rank + 1, split);
+  scan_window(h, within, starts, n, dim + 1, body, context, within);
+  for (int i = 0; i < n; ++i)
+    before[i] = hlo_drop(h, hlo_slice_dim(h, within[i], dim + 1, SCAN_BLOCK - 1, SCAN_BLOCK), dim + 1);
+  if (h->failed) {
+    fail_all(out_results, n);
+    return;
+  }
+  scan_blocks(h, before, starts, n, dim, body, context, before);
+  for (int i = 0; i < n; ++i) {
+    hlo_value shifted = hlo_pad(h, before[i], starts[i], one, cut, NULL);
+    both[i] = hlo_broadcast_like(h, hlo_keep(h, shifted, dim + 1), within[i]);
+    both[n + i] = within[i];
+  }
+  body(h, both, joined, context);
+  for (int i = 0; i < n; ++i) out_results[i] = hlo_slice_dim(h, hlo_reshape(h, joined[i], rank, padded), dim, 0, size);
+}
+
 void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
                    hlo_value *out_results) {
   const char *op = "scan";
@@ -172,18 +221,13 @@ void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, i
     fail_all(out_results, n);
     return;
   }
-  hlo_value x[2 * HLO_MAX_VALUES];  // n so far: the values `step` places earlier; n next: the values here
-  memcpy(x + n, operands, (size_t)n * sizeof *x);
-  int64_t size = operands[0].dims[dim], low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0};
-  for (int64_t step = 1; step < size && !h->failed; step *= 2) {
-    low[dim] = step, high[dim] = -step;
-    for (int i = 0; i < n; ++i) x[i] = hlo_pad(h, x[n + i], starts[i], low, high, NULL);
-    hlo_value results[HLO_MAX_VALUES] = {0};
-    body(h, x, results, context);
-    memcpy(x + n, results, (size_t)n * sizeof *x);
+  if (hlo_size(all[0]) == 0 || all[0].dims[dim] == 1) {
+    memcpy(out_results, all, (size_t)n * sizeof *all);
+    return;
   }
-  if (h->failed) fail_all(x + n, n);
-  memcpy(out_results, x + n, (size_t)n * sizeof *x);
+  bool mixed = false;
+  for (int i = 1; i < n; ++i) mixed |= all[i].dtype != all[0].dtype;
+  (mixed ? scan_blocks : scan_window)(h, all, all + n, n, dim, body, context, out_results);
 }
 
 hlo_value hlo_scan(hlo *h, hlo_op op, hlo_value x, int dim) {

@@ -200,6 +200,11 @@ static pj_status derive_result(const pj_signature *s, uint32_t i) {
   pj_view view = {.dtype = result->logical.dtype, .rank = result->logical.rank};
   memcpy(view.sizes, result->logical.dims, sizeof view.sizes);
   memcpy(view.strides, result->strides, sizeof view.strides);
+  // Strides with holes or repeats describe no array of their own: such a result is row-major.
+  if (!pj_view_covers(&view, pj_type_bytes(&result->logical))) {
+    contiguous_view(&result->logical, &view);
+    memcpy(result->strides, view.strides, sizeof view.strides);
+  }
   pj_view_memory_order(&view, &result->value, result->permutation);
   return NULL;
 }

@@ -48,12 +48,12 @@ static pj_status describe_outputs(pj_executable *e) {
   return NULL;
 }
 
-// A portable program has no device of its own, one over several devices is launched on each by its own call.
 static pj_status find_device(pj_executable *e) {
   e->fixed_device = -1;
   PJRT_STRUCT(PJRT_LoadedExecutable_AddressableDevices_Args, args, .executable = e->loaded);
   PJ_TRY(PJRT_CALL(e->plugin, LoadedExecutable_AddressableDevices, &args));
-  if (args.num_addressable_devices != 1) return NULL;
+  e->device_count = (int)args.num_addressable_devices;
+  if (e->device_count != 1) return NULL;
   for (int i = 0; i < e->client->device_count; ++i)
     if (e->client->devices[i].handle == args.addressable_devices[0]) e->fixed_device = i;
   return NULL;
@@ -204,6 +204,7 @@ static pj_status refuse_device(const pj_executable *e, int device) {
 
 // The one hot function: no allocation, no lock, no event.
 pj_status pj_execute(pj_executable *e, int device, pj_buffer *const *arguments, size_t count, pj_buffer **out_results) {
+  for (int i = 0; i < e->output_count; ++i) out_results[i] = NULL;
   bool named = e->fixed_device < 0;
   if (!e->loaded || (named ? (unsigned)device >= (unsigned)e->client->device_count : device != e->fixed_device))
     return refuse_device(e, device);
@@ -214,4 +215,20 @@ pj_status pj_execute(pj_executable *e, int device, pj_buffer *const *arguments, 
   if (named) args.execute_device = e->client->devices[device].handle;
   PJRT_Error *error = e->plugin->api.PJRT_LoadedExecutable_Execute(&args);
   return error ? pj_plugin_take_error(e->plugin, error) : NULL;
+}
+
+pj_status pj_execute_spmd(pj_executable *e, int device_count, pj_buffer *const *const *arguments, size_t count,
+                          pj_buffer **const *out_results) {
+  if (!e->loaded) return refuse_device(e, 0);
+  if (device_count < 1 || device_count != e->device_count)
+    return pj_error(PJ_INVALID_ARGUMENT, "arguments for %d devices; the program was compiled for %d", device_count,
+                    e->device_count);
+  for (int d = 0; d < device_count; ++d)
+    for (int i = 0; i < e->output_count; ++i) out_results[d][i] = NULL;
+  PJRT_LoadedExecutable_Execute_Args args = e->execute_args;
+  args.num_devices = (size_t)device_count;
+  args.argument_lists = arguments;
+  args.num_args = count;
+  args.output_lists = out_results;
+  return PJRT_CALL(e->plugin, LoadedExecutable_Execute, &args);
 }

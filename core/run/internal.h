@@ -82,7 +82,7 @@ typedef struct pj_region {
   uint32_t calls;                   // ops since the last cut
   bool random;
   // Strict eager: what to put back when the op's program cannot be had.
-  struct pj_undo { pj_storage *storage; pj_value *old_value; pj_value *new_value; } *undo;
+  struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
   uint32_t undo_count, undo_capacity;
 } pj_region;
 
@@ -92,7 +92,8 @@ typedef struct pj_program {
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
   bool has_floats, has_ints;
-  uint32_t donated;
+  uint32_t *donated;                // inputs whose buffers results take over
+  uint32_t donated_count;
   char **checks;                    // names of the ops whose indices are checked; the flags are the last result
   uint32_t check_count;
 } pj_program;
@@ -121,6 +122,7 @@ struct pj_device {
   uint64_t point;                   // runs so far
   pj_check *checks;
   uint32_t check_count, check_capacity;
+  pj_status deferred;               // an error to be told at the next synchronization
   uint64_t *scratch;                // for keys
   uint32_t scratch_capacity;
 };
@@ -178,6 +180,7 @@ void pj_device_drain(pj_device *device);
 // RESOURCE_EXHAUSTED, with the largest live tensors, when `bytes` more would exceed the limit. The lock is held.
 pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes);
 
+void pj_plan_destroy(void *plan);
 // The plan of the key in `call`, or NULL. The lock is held.
 const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
 
@@ -188,6 +191,8 @@ pj_status pj_device_cut(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
 void pj_region_destroy(pj_region *region);
+void pj_programs_clear(pj_map *programs);
+void pj_numbers_clear(pj_device *device);
 // Ends the undo records: `failed` puts the old values back where the new ones still stand.
 void pj_region_settle(pj_region *region, bool failed);
 

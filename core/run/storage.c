@@ -123,9 +123,9 @@ static void set_undoable(pj_storage *s, pj_value *value) {
   if (region->queued_count) {
     pj_reserve(&region->undo, region->undo_count, 1, &region->undo_capacity, sizeof *region->undo);
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    bool borrowed = old && old->region == region->id && !(old->ref & 1);
-    region->undo[region->undo_count++] = (struct pj_undo){s, old, value};
-    if (!borrowed) old = NULL;  // the reference moves to the undo record
+    bool borrowed = old && old->region == region->id && !(old->ref & 1);  // the region's inputs hold it
+    region->undo[region->undo_count++] = (struct pj_undo){s, old, value, borrowed};
+    if (!borrowed) old = NULL;  // its reference moves to the record
   }
   pthread_mutex_unlock(&device->lock);
   pj_value_release(old);
@@ -134,12 +134,11 @@ static void set_undoable(pj_storage *s, pj_value *value) {
 void pj_region_settle(pj_region *region, bool failed) {
   for (uint32_t i = region->undo_count; i-- > 0;) {
     struct pj_undo *u = &region->undo[i];
-    bool borrowed = u->old_value && u->old_value->region == region->id && !(u->old_value->ref & 1);
-    pj_value *surplus = borrowed ? NULL : u->old_value;
+    pj_value *surplus = u->borrowed ? NULL : u->old_value;
     if (failed) {
       take(&u->storage->busy);
       if (u->storage->value == u->new_value) {
-        if (borrowed) pj_value_retain(u->old_value);
+        if (u->borrowed) pj_value_retain(u->old_value);
         u->storage->value = u->old_value;
         surplus = u->new_value;
       }

@@ -52,21 +52,12 @@ static hlo_value emit_scatter(hlo *h, hlo_value target, const view_windows *wind
   return hlo_scatter(h, HLO_SECOND, target, emit_starts(h, windows, target.dims), source, &spec);
 }
 
-static hlo_value emit_part(hlo *h, hlo_value x, int64_t part) {
-  return hlo_drop(h, hlo_slice_dim(h, x, x.rank - 1, part, part + 1), x.rank - 1);
-}
-
 static hlo_value emit_step(hlo *h, hlo_value x, const view_step *step) {
   const pj_type *type = &step->type;
   int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0};
   switch (step->kind) {
     case VIEW_ZEROS: return hlo_full(h, type->dtype, type->rank, type->dims, 0);
     case VIEW_BITCAST: return hlo_bitcast(h, x, type->dtype);
-    case VIEW_SPLIT: {
-      hlo_value parts[] = {hlo_keep(h, hlo_real(h, x), x.rank), hlo_keep(h, hlo_imag(h, x), x.rank)};
-      return hlo_concatenate(h, parts, 2, x.rank);
-    }
-    case VIEW_JOIN: return hlo_complex(h, emit_part(h, x, 0), emit_part(h, x, 1));
     case VIEW_RESHAPE: return hlo_reshape(h, x, type->rank, type->dims);
     case VIEW_SLICE: return hlo_slice(h, x, step->slice.start, step->slice.limit, step->slice.step);
     case VIEW_PAD:

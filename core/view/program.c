@@ -106,64 +106,33 @@ pj_type view_base_type(const pj_type *base, pj_dtype dtype) {
   return type;
 }
 
-// The dims of `type` with `extra` more behind them, in fewer dimensions where the rank would be too high.
-static void reshape_with(view_program *program, const pj_type *type, int count, const int64_t *extra) {
+// Reshapes to the dims of `type`, and one more of size `last` if that is more than 1. Where hlo_bitcast, which goes through
+// the parts of complex numbers, would find no room for two dimensions more, the array becomes flat.
+static void reshape_for_bitcast(view_program *program, const pj_type *type, int64_t last) {
   pj_type result = *type;
-  if (type->rank + count > PJ_MAX_RANK) {
+  if (result.rank + 2 > PJ_MAX_RANK) {
     result.dims[0] = pj_type_elements(type);
     result.rank = 1;
   }
-  for (int i = 0; i < count; ++i) result.dims[result.rank++] = extra[i];
+  if (last > 1) result.dims[result.rank++] = last;
   view_program_reshape(program, result.rank, result.dims);
 }
 
-// Appends a step that gives `dtype` and one more last dimension of `count`.
-static void push_narrower(view_program *program, view_step_kind kind, pj_dtype dtype, int64_t count) {
-  pj_type type = program->out;
-  if (type.rank == PJ_MAX_RANK) reshape_with(program, &type, 1, (int64_t[]){1});
-  type = program->out;
-  type.dtype = dtype;
-  type.dims[type.rank++] = count;
-  push(program, kind, &type);
-}
-
-// Appends a step that gives `dtype` and takes the last dimension away.
-static void push_wider(view_program *program, view_step_kind kind, pj_dtype dtype) {
-  pj_type type = program->out;
-  type.dtype = dtype;
-  type.rank--;
-  push(program, kind, &type);
-}
-
 void view_program_retype(view_program *program, const pj_type *type) {
-  if (program->out.dtype == type->dtype) {
-    view_program_reshape(program, type->rank, type->dims);
-    return;
-  }
-  int64_t elements = pj_type_elements(&program->out);
-  int64_t kept = (int64_t)(pj_type_bytes(type) / pj_dtype_size(program->out.dtype));
+  int64_t from = (int64_t)pj_dtype_size(program->out.dtype), to = (int64_t)pj_dtype_size(type->dtype);
+  int64_t elements = pj_type_elements(&program->out), kept = pj_type_elements(type) * to / from;
   if (kept != elements) {
     view_program_reshape(program, 1, &elements);
     push_slice(program, (int64_t[]){0}, &kept, (int64_t[]){1});
   }
-  bool from_complex = pj_dtype_is_complex(program->out.dtype), to_complex = pj_dtype_is_complex(type->dtype);
-  pj_dtype part = pj_real_dtype(type->dtype);
-  if (from_complex) push_narrower(program, VIEW_SPLIT, pj_real_dtype(program->out.dtype), 2);
-  int64_t from = (int64_t)pj_dtype_size(program->out.dtype), to = (int64_t)pj_dtype_size(part);
-  if (from > to) {
-    push_narrower(program, VIEW_BITCAST, part, from / to);
-  } else if (from < to) {
-    int64_t extra[2] = {2, to / from};
-    reshape_with(program, type, to_complex ? 2 : 1, to_complex ? extra : extra + 1);
-    push_wider(program, VIEW_BITCAST, part);
-  } else if (program->out.dtype != part) {
-    pj_type bits = program->out;
-    bits.dtype = part;
-    push(program, VIEW_BITCAST, &bits);
-  }
-  if (to_complex) {
-    reshape_with(program, type, 1, (int64_t[]){2});
-    push_wider(program, VIEW_JOIN, type->dtype);
+  if (program->out.dtype != type->dtype) {
+    pj_type before = program->out;
+    reshape_for_bitcast(program, from < to ? type : &before, to / from);
+    pj_type cast = program->out;
+    cast.dtype = type->dtype;
+    if (from < to) cast.rank--;
+    if (from > to) cast.dims[cast.rank++] = from / to;
+    push(program, VIEW_BITCAST, &cast);
   }
   view_program_reshape(program, type->rank, type->dims);
 }

@@ -17,9 +17,7 @@ typedef struct view_windows {
 
 typedef enum view_step_kind {
   VIEW_ZEROS,      // a new array of zeros, for views without elements
-  VIEW_BITCAST,    // as hlo_bitcast; never to or from complex
-  VIEW_SPLIT,      // complex to (real, imaginary) in a new last dimension
-  VIEW_JOIN,       // the inverse
+  VIEW_BITCAST,    // as hlo_bitcast
   VIEW_RESHAPE,
   VIEW_SLICE,
   VIEW_PAD,        // of the last dimension, with zeros; negative cuts

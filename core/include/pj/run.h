@@ -50,6 +50,8 @@ typedef struct pj_runtime_options {
 } pj_runtime_options;
 
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
+// All storages and values of the runtime must be gone. NULL is allowed. (A Python process leaks its runtime at exit.)
+PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
@@ -132,7 +134,8 @@ PJ_EXPORT void pj_call_shape(pj_call *call, pj_dtype dtype, int rank, const int6
 // the plan. Gives *out_plan == NULL, and does nothing, when the key is new: make the plan, then submit again.
 // Errors: an operand whose computation failed (its own error), the compiler's, RESOURCE_EXHAUSTED.
 PJ_EXPORT pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan);
-// After calls with `hold`: the op is complete, and the queue may run.
+// After calls with `hold`: the op is complete, and the queue may run. Clear the call first: results that it still holds
+// must be computed, even if nobody else wants them.
 PJ_EXPORT pj_status pj_device_end_op(pj_device *device);
 
 // A result as PyTorch's meta kernel says it: sizes, strides (elements), dtype.
@@ -157,20 +160,22 @@ PJ_EXPORT pj_status pj_call_resolve(pj_device *device, pj_call *call);
 
 // ---- programs of several ops (decompositions, torch.compile) ------------------------------------------------------------
 
-typedef struct pj_graph pj_graph;
+typedef struct pj_builder pj_builder;
 
-// A graph whose inputs are the operands and numbers of `call`, in order. Values are numbered: operand i of the call is
-// value i (tensor operands and numbers together, in the order of the words).
-PJ_EXPORT pj_graph *pj_graph_create(const pj_call *call);
-PJ_EXPORT void pj_graph_destroy(pj_graph *graph);
-// Appends a node: `node` is a call whose TENSOR words describe base and view of each operand, and `operands` are their
-// value numbers (numbers in `node` are constants, taken from its floats and ints). *out_first: number of result 0.
-PJ_EXPORT pj_status pj_graph_append(pj_graph *graph, const pj_call *node, const uint32_t *operands,
-                                    uint32_t operand_count, const pj_tensor_spec *results, uint32_t result_count,
-                                    uint32_t *out_first);
-// Makes the plan of `call` from the graph; result i is value outputs[i], which must be a node's. Takes the graph over.
-PJ_EXPORT pj_status pj_plan_create_from_graph(pj_device *device, const pj_call *call, pj_graph *graph,
-                                              const uint32_t *outputs, uint32_t output_count);
+// Begins a graph whose inputs are the operands of `call`. Its values are numbered: operand i of the call (tensors and
+// run-time numbers together, in the order of the words) is value i, and each node's results follow.
+PJ_EXPORT pj_status pj_builder_create(const pj_call *call, pj_builder **out_builder);
+PJ_EXPORT void pj_builder_destroy(pj_builder *builder);
+// Appends a node. The TENSOR words of `node` (pj_call_graph_tensor) say the base and view of each tensor operand, and
+// `operands` its value numbers, in order. Numbers in `node` are constants, unless `operands` says otherwise: it has one entry
+// for every operand, PJ_BUILDER_CONSTANT for a number whose value is in node->floats or ints. *out_first: number of result 0.
+#define PJ_BUILDER_CONSTANT UINT32_MAX
+PJ_EXPORT pj_status pj_builder_append(pj_builder *builder, const pj_call *node, const uint32_t *operands,
+                                      uint32_t operand_count, const pj_tensor_spec *results, uint32_t result_count,
+                                      uint32_t *out_first);
+// Makes the plan of `call` from the graph; its result i is value outputs[i], which must be a node's. Takes the builder over.
+PJ_EXPORT pj_status pj_plan_create_from(pj_device *device, const pj_call *call, pj_builder *builder,
+                                        const uint32_t *outputs, uint32_t output_count);
 
 // Appends a tensor argument of a graph node: base array type and PyTorch's view of it.
 PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base_rank, const int64_t *base_dims, pj_dtype dtype,

@@ -1,0 +1,346 @@
+#include "run/disk_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/sha256.h"
+
+enum {
+  FORMAT_VERSION = 1,
+  NAME_SIZE = 2 * PJ_DISK_KEY_SIZE + 1,
+  STALE_SECONDS = 3600,  // a temporary file this old belongs to a process that died while writing it
+};
+
+static const char MAGIC[8] = "PJCACHE";
+static const char TEMPORARY[] = ".new-";
+
+// The file is this, then the payload. Native byte order: an entry never leaves its host (the key holds the CPU's features).
+typedef struct entry_header {
+  char magic[8];
+  uint32_t version;
+  uint32_t zero;
+  uint8_t key[PJ_DISK_KEY_SIZE];
+  uint64_t payload_size;
+  uint8_t payload_digest[32];
+} entry_header;
+
+typedef enum trouble { DAMAGED, CANNOT_READ, CANNOT_WRITE, CANNOT_SCAN } trouble;
+
+struct pj_disk_cache {
+  char *path;  // for sentences only: all work goes through `directory`
+  int directory;
+  uint64_t limit;
+  atomic_uint told;  // bit per trouble that has been logged
+  pthread_mutex_t mutex;
+  bool scanned;             // by the first store: a start that only reads never walks the directory
+  uint64_t used;            // bytes at the last scan, plus what this process has stored since
+  uint64_t stored;          // bytes that this process has stored since the last scan
+};
+
+static void tell_once(pj_disk_cache *cache, trouble kind, const char *what) {
+  if (atomic_fetch_or(&cache->told, 1u << kind) & 1u << kind) return;
+  pj_log(PJ_LOG_WARNING, "compile cache %s: %s", cache->path, what);
+}
+
+static pj_status system_error(const char *path, const char *what) {
+  pj_code code = errno == EACCES || errno == EPERM || errno == EROFS ? PJ_PERMISSION_DENIED
+                 : errno == ENOENT || errno == ENOTDIR               ? PJ_NOT_FOUND
+                 : errno == ENOSPC || errno == EDQUOT                ? PJ_RESOURCE_EXHAUSTED
+                                                                     : PJ_UNKNOWN;
+  return pj_error(code, "compile cache %s: cannot %s: %s", path, what, strerror(errno));
+}
+
+static pj_status make_directories(char *path) {
+  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    int failed = mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES;
+    pj_status status = failed ? system_error(path, "make the directory") : NULL;
+    *slash = '/';
+    if (status) return status;
+  }
+  if (mkdir(path, 0700) && errno != EEXIST) return system_error(path, "make the directory");
+  return NULL;
+}
+
+static pj_status open_directory(const char *path, int *out_directory) {
+  int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) {
+    struct stat info;
+    if (!lstat(path, &info) && S_ISLNK(info.st_mode))
+      return pj_error(PJ_PERMISSION_DENIED, "compile cache %s is a symbolic link; name the directory itself", path);
+    return system_error(path, "open the directory");
+  }
+  struct stat info;
+  pj_status status = NULL;
+  if (fstat(directory, &info))
+    status = system_error(path, "look at the directory");
+  else if (info.st_uid != geteuid())
+    status = pj_error(PJ_PERMISSION_DENIED,
+                      "compile cache %s belongs to user %u, not to user %u: its files would run as code; choose another",
+                      path, (unsigned)info.st_uid, (unsigned)geteuid());
+  else if (info.st_mode & (S_IWGRP | S_IWOTH))
+    status = pj_error(PJ_PERMISSION_DENIED,
+                      "compile cache %s is writable by others (mode %03o): its files would run as code; chmod 700 it",
+                      path, (unsigned)(info.st_mode & 0777));
+  if (status) {
+    close(directory);
+    return status;
+  }
+  *out_directory = directory;
+  return NULL;
+}
+
+pj_status pj_disk_cache_open(const char *directory, uint64_t limit_bytes, pj_disk_cache **out_cache) {
+  pj_disk_cache *cache = calloc(1, sizeof *cache);
+  char *path = strdup(directory);
+  if (!cache || !path) {
+    free(cache);
+    free(path);
+    return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+  }
+  // "link/" would follow the link.
+  for (size_t size = strlen(path); size > 1 && path[size - 1] == '/'; --size) path[size - 1] = '\0';
+  pj_status status = make_directories(path);
+  if (!status) status = open_directory(path, &cache->directory);
+  if (status) {
+    free(path);
+    free(cache);
+    return status;
+  }
+  cache->path = path;
+  cache->limit = limit_bytes;
+  pthread_mutex_init(&cache->mutex, NULL);
+  *out_cache = cache;
+  return NULL;
+}
+
+void pj_disk_cache_close(pj_disk_cache *cache) {
+  if (!cache) return;
+  close(cache->directory);
+  pthread_mutex_destroy(&cache->mutex);
+  free(cache->path);
+  free(cache);
+}
+
+static void entry_name(const uint8_t key[PJ_DISK_KEY_SIZE], char out_name[NAME_SIZE]) {
+  for (int i = 0; i < PJ_DISK_KEY_SIZE; ++i) snprintf(out_name + 2 * i, 3, "%02x", key[i]);
+}
+
+const char *pj_disk_entry_parse(const uint8_t *bytes, size_t size, const uint8_t key[PJ_DISK_KEY_SIZE],
+                                const uint8_t **out_payload, size_t *out_size) {
+  entry_header header;
+  if (size < sizeof header) return "is shorter than its header";
+  memcpy(&header, bytes, sizeof header);
+  if (memcmp(header.magic, MAGIC, sizeof MAGIC) || header.zero) return "is no entry of this cache";
+  if (header.version != FORMAT_VERSION) return "has another format version";
+  if (memcmp(header.key, key, PJ_DISK_KEY_SIZE)) return "holds another key";
+  if (header.payload_size != size - sizeof header) return "has another size than its header says";
+  uint8_t digest[32];
+  pj_sha256(bytes + sizeof header, size - sizeof header, digest);
+  if (memcmp(digest, header.payload_digest, sizeof digest)) return "does not match its checksum";
+  *out_payload = bytes + sizeof header;
+  *out_size = size - sizeof header;
+  return NULL;
+}
+
+static bool read_all(int file, uint8_t *bytes, size_t size) {
+  for (size_t done = 0; done < size;) {
+    ssize_t count = read(file, bytes + done, size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    done += (size_t)count;
+  }
+  return true;
+}
+
+static bool write_all(int file, const void *bytes, size_t size) {
+  for (size_t done = 0; done < size;) {
+    ssize_t count = write(file, (const char *)bytes + done, size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += (size_t)count;
+  }
+  return true;
+}
+
+// Reads an open entry file; on failure returns what is wrong with it.
+static const char *read_entry(int file, uint64_t limit, const uint8_t key[PJ_DISK_KEY_SIZE], uint8_t **out_bytes,
+                              size_t *out_size) {
+  struct stat info;
+  if (fstat(file, &info) || !S_ISREG(info.st_mode)) return "is no file";
+  if (info.st_uid != geteuid()) return "belongs to another user";
+  if ((uint64_t)info.st_size > limit) return "is larger than the whole cache may be";
+  size_t size = (size_t)info.st_size;
+  uint8_t *bytes = malloc(size ? size : 1);
+  if (!bytes) return "does not fit in memory";
+  const uint8_t *payload;
+  const char *wrong = read_all(file, bytes, size) ? pj_disk_entry_parse(bytes, size, key, &payload, out_size)
+                                                  : "cannot be read";
+  if (wrong) {
+    free(bytes);
+    return wrong;
+  }
+  memmove(bytes, payload, *out_size);
+  *out_bytes = bytes;
+  return NULL;
+}
+
+bool pj_disk_cache_load(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], uint8_t **out_bytes,
+                        size_t *out_size) {
+  char name[NAME_SIZE];
+  entry_name(key, name);
+  // O_NONBLOCK: a pipe of that name must not stop us.
+  int file = openat(cache->directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) return false;
+  if (file < 0 && errno != ELOOP) {
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "cannot read an entry: %s; going on without", strerror(errno));
+    tell_once(cache, CANNOT_READ, sentence);
+    return false;
+  }
+  const char *wrong =
+      file < 0 ? "is a symbolic link" : read_entry(file, cache->limit, key, out_bytes, out_size);
+  if (file >= 0) {
+    if (!wrong) futimens(file, NULL);  // used now; where this is not permitted, the age is that of the write
+    close(file);
+  }
+  if (wrong) pj_disk_cache_drop(cache, key, wrong);
+  return !wrong;
+}
+
+void pj_disk_cache_drop(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], const char *reason) {
+  char name[NAME_SIZE], sentence[512];
+  entry_name(key, name);
+  unlinkat(cache->directory, name, 0);
+  snprintf(sentence, sizeof sentence, "entry %s %s; it was removed", name, reason);
+  tell_once(cache, DAMAGED, sentence);
+}
+
+// ---- the size limit -------------------------------------------------------------------------------------------------
+
+typedef struct entry_info {
+  char name[NAME_SIZE];
+  uint64_t size;
+  struct timespec used;
+} entry_info;
+
+static int by_age(const void *left, const void *right) {
+  const struct timespec *a = &((const entry_info *)left)->used, *b = &((const entry_info *)right)->used;
+  if (a->tv_sec != b->tv_sec) return a->tv_sec < b->tv_sec ? -1 : 1;
+  return a->tv_nsec < b->tv_nsec ? -1 : a->tv_nsec > b->tv_nsec;
+}
+
+// Lists the entries and removes what processes left that died while writing.
+static bool scan(pj_disk_cache *cache, entry_info **out_entries, size_t *out_count) {
+  int copy = openat(cache->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+  if (!stream) {
+    if (copy >= 0) close(copy);
+    return false;
+  }
+  entry_info *entries = NULL;
+  size_t count = 0, room = 0;
+  time_t now = time(NULL);
+  for (struct dirent *found; (found = readdir(stream));) {
+    struct stat info;
+    if (fstatat(cache->directory, found->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) continue;
+    if (!strncmp(found->d_name, TEMPORARY, sizeof TEMPORARY - 1)) {
+      if (now - info.st_mtime > STALE_SECONDS) unlinkat(cache->directory, found->d_name, 0);
+      continue;
+    }
+    if (strlen(found->d_name) != NAME_SIZE - 1) continue;
+    if (count == room) {
+      size_t larger = room ? 2 * room : 64;
+      entry_info *moved = realloc(entries, larger * sizeof *entries);
+      if (!moved) break;
+      entries = moved;
+      room = larger;
+    }
+    entry_info *entry = &entries[count++];
+    memcpy(entry->name, found->d_name, NAME_SIZE);
+    entry->size = (uint64_t)info.st_size;
+    entry->used = info.st_mtim;
+  }
+  closedir(stream);
+  *out_entries = entries;
+  *out_count = count;
+  return true;
+}
+
+// Counts the directory afresh and, where it exceeds the limit, removes the entries used longest ago down to 7/8 of it.
+static void trim(pj_disk_cache *cache) {
+  entry_info *entries;
+  size_t count;
+  if (!scan(cache, &entries, &count)) {
+    tell_once(cache, CANNOT_SCAN, "its size cannot be found out, so no entry is removed");
+    return;
+  }
+  uint64_t used = 0;
+  for (size_t i = 0; i < count; ++i) used += entries[i].size;
+  if (used > cache->limit) {
+    qsort(entries, count, sizeof *entries, by_age);
+    for (size_t i = 0; i < count && used > cache->limit - cache->limit / 8; ++i)
+      if (!unlinkat(cache->directory, entries[i].name, 0) || errno == ENOENT) used -= entries[i].size;
+  }
+  free(entries);
+  cache->scanned = true;
+  cache->used = used;
+  cache->stored = 0;
+}
+
+// Other processes store too: counting afresh after each sixteenth of the limit bounds what all of them exceed it by.
+static void account(pj_disk_cache *cache, uint64_t size) {
+  pthread_mutex_lock(&cache->mutex);
+  cache->used += size;
+  cache->stored += size;
+  if (!cache->scanned || cache->used > cache->limit || cache->stored > cache->limit / 16) trim(cache);
+  pthread_mutex_unlock(&cache->mutex);
+}
+
+// ---- storing --------------------------------------------------------------------------------------------------------
+
+void pj_disk_cache_store(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], const uint8_t *bytes, size_t size) {
+  entry_header header = {.version = FORMAT_VERSION, .payload_size = size};
+  if (size + sizeof header > cache->limit) return;
+  memcpy(header.magic, MAGIC, sizeof MAGIC);
+  memcpy(header.key, key, PJ_DISK_KEY_SIZE);
+  pj_sha256(bytes, size, header.payload_digest);
+
+  uint64_t random;
+  char name[NAME_SIZE], temporary[sizeof TEMPORARY + 16];
+  entry_name(key, name);
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return;
+  snprintf(temporary, sizeof temporary, "%s%016llx", TEMPORARY, (unsigned long long)random);
+
+  // No fsync: after a power failure the checksum tells a torn entry, and it is compiled again.
+  int file = openat(cache->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  bool written = file >= 0 && write_all(file, &header, sizeof header) && write_all(file, bytes, size);
+  int error = errno;
+  if (file >= 0 && close(file) && written) {  // network file systems tell a full disk here
+    error = errno;
+    written = false;
+  }
+  if (written && renameat(cache->directory, temporary, cache->directory, name)) {
+    error = errno;
+    written = false;
+  }
+  if (!written) {
+    if (file >= 0) unlinkat(cache->directory, temporary, 0);
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "cannot store an entry: %s; going on without", strerror(error));
+    tell_once(cache, CANNOT_WRITE, sentence);
+    return;
+  }
+  account(cache, sizeof header + size);
+}

@@ -1,0 +1,256 @@
+// Between host and device, and waiting.
+#include <stdlib.h>
+
+#include "run/internal.h"
+
+enum { MOST_NUMBER_BUFFERS = 4096 };
+
+static void *block(pj_runtime *runtime) { return runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL; }
+
+static void unblock(pj_runtime *runtime, void *token) {
+  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
+}
+
+// ---- run-time numbers -----------------------------------------------------------------------------------------------
+
+void pj_numbers_clear(pj_device *device) {
+  pj_map *numbers = &device->numbers;
+  for (size_t i = 0; i < numbers->capacity; ++i)
+    if (numbers->entries[i].key) pj_buffer_destroy(device->runtime->client, numbers->entries[i].value);
+  pj_map_clear(numbers, NULL);
+}
+
+pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer) {
+  pj_reserve(&device->scratch, 0, count + 1, &device->scratch_capacity, sizeof *device->scratch);
+  device->scratch[0] = (uint64_t)dtype;
+  memcpy(device->scratch + 1, data, count * sizeof *device->scratch);
+  uint64_t hash = pj_hash_words(device->scratch, count + 1);
+  *out_buffer = pj_map_find(&device->numbers, hash, device->scratch, count + 1);
+  if (*out_buffer) return NULL;
+  if (device->numbers.count >= MOST_NUMBER_BUFFERS) pj_numbers_clear(device);
+  int64_t size = count;
+  PJ_TRY(pj_buffer_from_host(device->runtime->client, device->index, data, dtype, 1, &size, PJ_HOST_COPY, NULL, out_buffer));
+  if (pj_map_add(&device->numbers, hash, device->scratch, count + 1, *out_buffer)) return NULL;
+  pj_buffer_destroy(device->runtime->client, *out_buffer);
+  return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype, int rank, const int64_t *dims,
+                             pj_value **out_value) {
+  pj_runtime *runtime = device->runtime;
+  PJ_TRY(pj_runtime_check(runtime));
+  pj_type type = {.dtype = dtype, .rank = rank};
+  memcpy(type.dims, dims, (size_t)rank * sizeof *dims);
+  size_t bytes = pj_type_bytes(&type);
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  pj_status status = pj_device_reserve_memory(device, bytes);
+  pthread_mutex_unlock(&device->lock);
+  PJ_TRY(status);
+  pj_buffer *buffer;
+  PJ_TRY(pj_buffer_from_host(runtime->client, device->index, data, dtype, rank, dims, PJ_HOST_COPY, NULL, &buffer));
+  pj_count(&runtime->counters.bytes_to_device, bytes);
+  pthread_mutex_lock(&device->lock);
+  *out_value = pj_value_create_ready(device, &type, buffer);
+  pthread_mutex_unlock(&device->lock);
+  return NULL;
+}
+
+// Makes sure that the value's buffer exists: runs the queue if the value is in it. The lock is held.
+static pj_status compute(pj_device *device, pj_value *value) {
+  pj_status status = NULL;
+  if (!value->buffer && !value->error) status = pj_device_cut(device);
+  if (value->error) {
+    pj_status_free(status);
+    return pj_status_copy(value->error);
+  }
+  PJ_TRY(status);
+  return value->buffer ? NULL : pj_error(PJ_INTERNAL, "a value was read after its memory had been donated");
+}
+
+// An error that the computation itself reported becomes the value's.
+static pj_status keep_error(pj_device *device, pj_value *value, pj_status status) {
+  if (!status) return NULL;
+  pthread_mutex_lock(&device->lock);
+  if (!value->error) value->error = pj_status_copy(status);
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}
+
+pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
+  pj_runtime *runtime = device->runtime;
+  PJ_TRY(pj_runtime_check(runtime));
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  pj_status status = compute(device, value);
+  bool checks = device->check_count || device->deferred;
+  pthread_mutex_unlock(&device->lock);
+  PJ_TRY(status);
+  pj_count(&runtime->counters.host_reads, 1);
+  pj_count(&runtime->counters.bytes_to_host, value->bytes);
+  if (value->bytes) {
+    // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
+    bool long_wait = value->bytes > 65536 || !pj_buffer_is_ready(runtime->client, value->buffer);
+    void *token = long_wait ? block(runtime) : NULL;
+    status = pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
+    if (long_wait) unblock(runtime, token);
+    PJ_TRY(keep_error(device, value, status));
+  }
+  value->ready = true;
+  if (!checks) return NULL;
+  pthread_mutex_lock(&device->lock);
+  status = pj_device_check_indices(device, true);
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}
+
+pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value) {
+  pj_runtime *runtime = from->runtime;
+  PJ_TRY(pj_runtime_check(runtime));
+  pthread_mutex_lock(&from->lock);
+  pj_status status = compute(from, value);
+  pthread_mutex_unlock(&from->lock);
+  PJ_TRY(status);
+  pthread_mutex_lock(&to->lock);
+  pj_device_drain(to);
+  status = pj_device_reserve_memory(to, value->bytes);
+  pthread_mutex_unlock(&to->lock);
+  PJ_TRY(status);
+  pj_buffer *buffer;
+  PJ_TRY(pj_buffer_copy_to_device(runtime->client, value->buffer, to->index, &buffer));
+  pthread_mutex_lock(&to->lock);
+  *out_value = pj_value_create_ready(to, value->type, buffer);
+  pthread_mutex_unlock(&to->lock);
+  return NULL;
+}
+
+// ---- waiting ----------------------------------------------------------------------------------------------------------
+
+static pj_status read_check(pj_runtime *runtime, const pj_check *check) {
+  bool flags[256];
+  bool *many = check->program->check_count > sizeof flags ? malloc(check->program->check_count) : NULL;
+  bool *read = many ? many : flags;
+  pj_status status = pj_buffer_to_host(runtime->client, check->flags, read, check->program->check_count);
+  for (uint32_t i = 0; i < check->program->check_count && !status; ++i)
+    if (read[i]) status = pj_error(PJ_OUT_OF_RANGE, "index out of range in %s", check->program->checks[i]);
+  free(many);
+  return status;
+}
+
+pj_status pj_device_check_indices(pj_device *device, bool wait) {
+  pj_runtime *runtime = device->runtime;
+  pj_check *checks = device->checks;
+  uint32_t count = device->check_count;
+  pj_status error = device->deferred;
+  device->deferred = NULL;
+  device->checks = NULL;
+  device->check_count = device->check_capacity = 0;
+  pthread_mutex_unlock(&device->lock);
+  void *token = wait ? block(runtime) : NULL;
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!wait && !pj_buffer_is_ready(runtime->client, checks[i].flags)) {
+      checks[left++] = checks[i];
+      continue;
+    }
+    pj_status status = read_check(runtime, &checks[i]);
+    pj_buffer_destroy(runtime->client, checks[i].flags);
+    if (error) pj_status_free(status);
+    else error = status;
+  }
+  if (wait) unblock(runtime, token);
+  pthread_mutex_lock(&device->lock);
+  for (uint32_t i = 0; i < left; ++i) {
+    pj_reserve(&device->checks, device->check_count, 1, &device->check_capacity, sizeof *device->checks);
+    device->checks[device->check_count++] = checks[i];
+  }
+  free(checks);
+  return error;
+}
+
+// Live values of runs up to `point` that are not known to be computed, retained. The lock is held.
+static pj_value **unready(pj_device *device, uint64_t point, uint32_t *out_count) {
+  pj_value **values = NULL;
+  uint32_t count = 0, capacity = 0;
+  for (pj_value *v = device->live.next; v != &device->live; v = v->next) {
+    if (!v->buffer || v->ready || v->point > point || !atomic_load(&v->refs)) continue;
+    pj_reserve(&values, count, 1, &capacity, sizeof *values);
+    pj_value_retain(v);
+    values[count++] = v;
+  }
+  *out_count = count;
+  return values;
+}
+
+static pj_status wait_for(pj_device *device, uint64_t point) {
+  pj_runtime *runtime = device->runtime;
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  uint32_t count;
+  pj_value **values = unready(device, point, &count);
+  pthread_mutex_unlock(&device->lock);
+  pj_status error = NULL;
+  void *token = count ? block(runtime) : NULL;
+  for (uint32_t i = 0; i < count; ++i) {
+    pj_status status = keep_error(device, values[i], pj_buffer_wait(runtime->client, values[i]->buffer));
+    values[i]->ready = true;
+    if (error) pj_status_free(status);
+    else error = status;
+  }
+  if (count) unblock(runtime, token);
+  for (uint32_t i = 0; i < count; ++i) pj_value_release(values[i]);
+  free(values);
+  return error;
+}
+
+pj_status pj_device_synchronize(pj_device *device, bool wait) {
+  PJ_TRY(pj_runtime_check(device->runtime));
+  pthread_mutex_lock(&device->lock);
+  pj_status status = pj_device_cut(device);
+  pthread_mutex_unlock(&device->lock);
+  PJ_TRY(status);
+  if (!wait) return NULL;
+  PJ_TRY(wait_for(device, UINT64_MAX));
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  status = pj_device_check_indices(device, true);
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}
+
+uint64_t pj_device_record(pj_device *device) {
+  pthread_mutex_lock(&device->lock);
+  uint64_t point = device->point + (device->region->queued_count || device->running ? 1 : 0);
+  pthread_mutex_unlock(&device->lock);
+  return point;
+}
+
+pj_status pj_device_wait(pj_device *device, uint64_t point) {
+  PJ_TRY(pj_runtime_check(device->runtime));
+  pthread_mutex_lock(&device->lock);
+  pj_status status = point > device->point ? pj_device_cut(device) : NULL;
+  pthread_mutex_unlock(&device->lock);
+  PJ_TRY(status);
+  return wait_for(device, point);
+}
+
+bool pj_device_reached(pj_device *device, uint64_t point) {
+  if (atomic_load(&device->runtime->forked)) return false;
+  pthread_mutex_lock(&device->lock);
+  pj_status status = point > device->point ? pj_device_cut(device) : NULL;
+  pj_device_drain(device);
+  uint32_t count;
+  pj_value **values = unready(device, point, &count);
+  pthread_mutex_unlock(&device->lock);
+  pj_status_free(status);
+  bool reached = true;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (pj_buffer_is_ready(device->runtime->client, values[i]->buffer)) values[i]->ready = true;
+    else reached = false;
+    pj_value_release(values[i]);
+  }
+  free(values);
+  return reached;
+}
