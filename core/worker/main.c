@@ -128,8 +128,16 @@ typedef struct target {
   pj_topology *topology;
 } target;
 
+// A worker with a topology needs no chip: libtpu shall neither take the lock of the chips, which the parent holds, nor
+// ask the cloud's metadata server what they are.
+static void leave_chips_alone(void) {
+  setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 1);
+  setenv("TPU_SKIP_MDS_QUERY", "1", 1);
+}
+
 static pj_status make_target(const char *plugin_path, const pj_worker_settings *settings, target *out_target) {
   pj_plugin *plugin;
+  if (*settings->topology) leave_chips_alone();
   PJ_TRY(pj_plugin_load(plugin_path, &plugin));
   if (*settings->topology)
     return pj_topology_create(plugin, settings->topology, settings->options, settings->option_count,
