@@ -59,7 +59,8 @@ pj_status pj_buffer_type(pj_client *client, pj_buffer *buffer, pj_dtype *out_dty
   PJRT_STRUCT(PJRT_Buffer_Dimensions_Args, dims, .buffer = buffer);
   PJ_TRY(PJRT_CALL(client->plugin, Buffer_Dimensions, &dims));
   if (dims.num_dims > PJ_MAX_RANK)
-    return pj_error(PJ_UNIMPLEMENTED, "the buffer has %zu dimensions; up to %d are supported", dims.num_dims, PJ_MAX_RANK);
+    return pj_error(PJ_UNIMPLEMENTED, "the buffer has %zu dimensions; up to %d are supported", dims.num_dims,
+                    PJ_MAX_RANK);
   *out_dtype = type.type;
   *out_rank = (int)dims.num_dims;
   if (dims.num_dims) memcpy(out_dims, dims.dims, dims.num_dims * sizeof *out_dims);

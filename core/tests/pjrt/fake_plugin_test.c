@@ -1,6 +1,7 @@
-// What a real plugin does rarely or not at all, shown by the fake one: late results and errors, short memory, failures of
-// each call, plugins that tell less; and that nothing is left alive after any of it.
+// What a real plugin does rarely or not at all, shown by the fake one: late results and errors, short memory, failures
+// of each call, plugins that tell less; and that nothing is left alive after any of it.
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fake_plugin/fake_plugin.h"
@@ -64,7 +65,8 @@ static void client_options_reach_the_plugin_and_its_refusal_comes_back(void) {
   CHECK_OK(pj_client_create(plugin, options, 1, &three));
   CHECK(pj_client_device_count(three) == 3);
   pj_client_destroy(three);
-  CHECK_FAILS(pj_client_create(plugin, options, 2, &none), PJ_INVALID_ARGUMENT, "Unknown client option nonsense of type 4");
+  CHECK_FAILS(pj_client_create(plugin, options, 2, &none), PJ_INVALID_ARGUMENT,
+              "Unknown client option nonsense of type 4");
 }
 
 static void the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back(void) {
@@ -87,6 +89,26 @@ static void the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back(void) {
   CHECK(read(ends[0], text, sizeof text - 1) > 0);
   CHECK(!strcmp(text, "oursthe fake plugin makes noise\n"));
   close(ends[0]);
+}
+
+static void *create_and_destroy(void *argument) {
+  (void)argument;
+  for (int i = 0; i < 20; ++i) {
+    pj_client *quiet = NULL;
+    CHECK_OK(pj_client_create(plugin, NULL, 0, &quiet));
+    pj_client_destroy(quiet);
+  }
+  return NULL;
+}
+
+static void clients_made_on_several_threads_give_stderr_back(void) {
+  struct stat before, after;
+  CHECK(!fstat(STDERR_FILENO, &before));
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) CHECK(!pthread_create(&threads[i], NULL, create_and_destroy, NULL));
+  for (int i = 0; i < 4; ++i) CHECK(!pthread_join(threads[i], NULL));
+  CHECK(!fstat(STDERR_FILENO, &after));
+  CHECK(before.st_dev == after.st_dev && before.st_ino == after.st_ino);
 }
 
 static void a_client_whose_description_fails_is_destroyed(void) {
@@ -134,7 +156,8 @@ static void see(pj_status status, void *argument) {
 }
 
 static void a_failed_computation_is_told_by_every_later_reader(void) {
-  pj_executable *bad = compile(ADD "// fake: run-ms 10\n// fake: run-fail 11 index 7 is out of range\n"), *add = compile(ADD);
+  pj_executable *bad = compile(ADD "// fake: run-ms 10\n// fake: run-fail 11 index 7 is out of range\n");
+  pj_executable *add = compile(ADD);
   pj_buffer *b[4] = {put(1), put(2)};
   CHECK_OK(pj_execute(bad, 0, b, 2, &b[2]));
   pj_buffer *chained[2] = {b[2], b[0]};
@@ -376,6 +399,7 @@ int main(void) {
   RUN(the_client_describes_itself);
   RUN(client_options_reach_the_plugin_and_its_refusal_comes_back);
   RUN(the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back);
+  RUN(clients_made_on_several_threads_give_stderr_back);
   RUN(a_client_whose_description_fails_is_destroyed);
   RUN(late_results_are_waited_for_in_order);
   RUN(a_failed_computation_is_told_by_every_later_reader);

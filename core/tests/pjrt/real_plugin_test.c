@@ -169,19 +169,21 @@ static void collectives_meet_in_one_launch(void) {
       "      stablehlo.return %s : tensor<f32>\n"
       "  }) : (tensor<9xf32>) -> tensor<9xf32>\n"
       "  return %c : tensor<9xf32> } }";
-  int64_t ids[] = {pj_client_device_id(client, 0), pj_client_device_id(client, 1)};
-  pj_executable *executable = compile(all_reduce, &(pj_compile_options){.num_partitions = 2, .device_ids = ids});
-  for (int i = 0; i < 20; ++i) {
-    pj_buffer *arguments[] = {put_nine(0, 1), put_nine(1, 10)}, *results[2];
-    CHECK_OK(pj_execute_spmd(executable, 2, (pj_buffer *const *const[]){arguments, arguments + 1}, 1,
-                             (pj_buffer **const[]){results, results + 1}));
-    for (int d = 0; d < 2; ++d) {
-      CHECK(is_nine(results[d], 11, 2));
-      pj_buffer_destroy(client, arguments[d]);
-      pj_buffer_destroy(client, results[d]);
+  for (int first = 0; first < 2; ++first) {  // either device may hold the first partition
+    int64_t ids[] = {pj_client_device_id(client, first), pj_client_device_id(client, !first)};
+    pj_executable *executable = compile(all_reduce, &(pj_compile_options){.num_partitions = 2, .device_ids = ids});
+    for (int i = 0; i < 20; ++i) {
+      pj_buffer *arguments[] = {put_nine(first, 1), put_nine(!first, 10)}, *results[2];
+      CHECK_OK(pj_execute_spmd(executable, 2, (pj_buffer *const *const[]){arguments, arguments + 1}, 1,
+                               (pj_buffer **const[]){results, results + 1}));
+      for (int d = 0; d < 2; ++d) {
+        CHECK(is_nine(results[d], 11, 2));
+        pj_buffer_destroy(client, arguments[d]);
+        pj_buffer_destroy(client, results[d]);
+      }
     }
+    pj_executable_destroy(executable);
   }
-  pj_executable_destroy(executable);
 }
 
 static void a_serialized_program_loads_and_runs(void) {
@@ -269,7 +271,8 @@ static void bad_programs_are_errors_with_the_compilers_words(void) {
 }
 
 static void flag_overrides_are_read_and_unknown_ones_refused(void) {
-  const char *good[] = {"xla_cpu_enable_fast_math=false", "xla_backend_optimization_level=1"}, *bad[] = {"xla_no_such=1"};
+  const char *good[] = {"xla_cpu_enable_fast_math=false", "xla_backend_optimization_level=1"};
+  const char *bad[] = {"xla_no_such=1"};
   pj_executable *executable = compile(ADD, &(pj_compile_options){.portable = true, .flags = good, .flag_count = 2});
   run_add(executable, 0);
   pj_executable_destroy(executable);

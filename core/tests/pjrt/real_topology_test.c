@@ -1,4 +1,4 @@
-// Compiles for TPUs that need not exist, with the libtpu.so that PJ_TPU_PLUGIN names; without it there is nothing to test.
+// Compiles for TPUs that need not exist, with the libtpu.so that PJ_TPU_PLUGIN names; without it nothing is tested.
 #include "pj/pjrt.h"
 #include "test.h"
 
@@ -86,7 +86,7 @@ int main(void) {
     printf("skipped: PJ_TPU_PLUGIN names no libtpu.so\n");
     return 0;
   }
-  // No chip is here: libtpu shall neither ask the cloud's metadata server, nor hold the machine's lock, nor write files.
+  // No chip is used: libtpu shall neither ask the cloud's metadata server, nor take the machine's lock, nor write logs.
   setenv("TPU_SKIP_MDS_QUERY", "1", 0);
   setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
   setenv("TPU_WORKER_HOSTNAMES", "localhost", 0);
