@@ -273,7 +273,7 @@ pj_status pj_compiler_get(pj_compiler *compiler, const char *code, size_t code_s
                           pj_compile_report *out_report) {
   static pj_status (*const WAYS[])(request *, pj_executable **) = {from_disk, from_worker, in_process};
   if (compiler->owner != getpid())
-    return pj_error(PJ_FAILED_PRECONDITION, "the compiler is that of process %d; call pj_compiler_after_fork in this one",
+    return pj_error(PJ_FAILED_PRECONDITION, "the compiler is process %d's; call pj_compiler_after_fork in this one",
                     (int)compiler->owner);
   double start = now_ms();
   request r = {.compiler = compiler,
