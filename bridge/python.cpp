@@ -176,7 +176,7 @@ using namespace torch_pjrt;  // NOLINT: the module below is all of this file's u
 
 PYBIND11_MODULE(_C, m) {
   py::register_exception_translator(translate);
-  register_kernels();
+  m.def("register_kernels", register_kernels);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
         py::arg("queue_length"));
