@@ -279,6 +279,24 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
   return hlo_reshape(h, written, base.rank, base.dims);
 }
 
+// ---- masks ----------------------------------------------------------------------------------------------------------
+
+hlo_value pj_true_before(hlo *h, hlo_value mask) {
+  hlo_value ones = hlo_convert(h, hlo_flatten(h, mask), PJ_S32);
+  return hlo_size(mask) ? hlo_sub(h, hlo_scan(h, HLO_ADD, ones, 0), ones) : ones;
+}
+
+hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size, hlo_value fill) {
+  hlo *h = l->h;
+  hlo_value packed = hlo_broadcast_to(h, fill, 1, &size);
+  if (!size || !hlo_size(values)) return packed;
+  pj_view view = pj_view_whole(packed);
+  // A scatter drops what lies outside: what is not kept goes behind the end.
+  hlo_value place = hlo_select(h, kept, pj_true_before(h, kept), hlo_constant_int(h, PJ_S32, size));
+  pj_positions at = {.rank = 1, .indexed = {true}, .indices = {place}};
+  return pj_positions_write(l, HLO_SECOND, packed, &view, &at, values);
+}
+
 // ---- lowerings ------------------------------------------------------------------------------------------------------
 
 // Whether the only result has no elements; then it is returned, since there is nothing to address.

@@ -48,4 +48,10 @@ hlo_value pj_positions_read(pj_lowering *l, hlo_value x, const pj_positions *at)
 hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj_view *view, const pj_positions *at,
                              hlo_value updates);
 
+// For every element of a mask, in flat order, how many true ones come before it: 1-d, s32.
+hlo_value pj_true_before(hlo *h, hlo_value mask);
+
+// The elements of `values` (1-d) where `kept` (1-d) is true, packed to the front of `size` elements; the rest is `fill` (0-d).
+hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size, hlo_value fill);
+
 #endif

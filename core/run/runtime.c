@@ -25,6 +25,8 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
   pj_runtime *runtime = calloc(1, sizeof *runtime);
   if (!runtime) return out_of_memory();
   runtime->hooks = options->hooks;
+  const char *dump = getenv("PJ_DUMP");
+  runtime->dump = dump && strcmp(dump, "0") != 0;
   atomic_init(&runtime->queue_length, options->queue_length > 1 ? options->queue_length : 1);
   atomic_init(&runtime->precision, (int)HLO_PRECISION_HIGHEST);
   atomic_init(&runtime->next_token, FIRST_TOKEN);
