@@ -89,6 +89,18 @@ hlo_value hlo_shr(hlo *h, hlo_value a, hlo_value b) {
   return binary(h, "stablehlo.shift_right_arithmetic", TAKES_shr, a, b);
 }
 
+// XLA:CPU of API 0.115 turns atan2(x, 1), which chlo.atan also is, into a vector atan that returns wrong numbers and reads
+// its neighbours. A second operand that only looks like it depends on the first keeps it from seeing the constant.
+hlo_value hlo_atan2(hlo *h, hlo_value a, hlo_value b) {
+  hlo_value nan_or_b = hlo_select(h, hlo_ne(h, a, a), a, b);
+  return binary(h, "stablehlo.atan2", TAKES_atan2, a, nan_or_b);
+}
+
+hlo_value hlo_atan(hlo *h, hlo_value x) {
+  if (hlo_kind(x.dtype) == KIND_FLOAT) return hlo_atan2(h, x, hlo_constant(h, x.dtype, 1));
+  return unary(h, "chlo.atan", TAKES_atan, x, x.dtype);
+}
+
 // ---- operations by name -----------------------------------------------------------------------------------------------
 
 static hlo_value second(hlo *h, hlo_value a, hlo_value b) {

@@ -64,21 +64,23 @@ hlo_value hlo_highest(hlo *h, pj_dtype dtype);  // 0-d: +inf for floats, the lar
   X(floor, "stablehlo.floor") X(ceil, "stablehlo.ceil") X(round_even, "stablehlo.round_nearest_even") \
   X(not, "stablehlo.not") X(popcnt, "stablehlo.popcnt") X(clz, "stablehlo.count_leading_zeros") \
   X(erf, "chlo.erf") X(erfc, "chlo.erfc") X(erf_inv, "chlo.erf_inv") X(lgamma, "chlo.lgamma") X(digamma, "chlo.digamma") \
-  X(tan, "chlo.tan") X(asin, "chlo.asin") X(acos, "chlo.acos") X(atan, "chlo.atan") X(sinh, "chlo.sinh") X(cosh, "chlo.cosh") \
+  X(tan, "chlo.tan") X(asin, "chlo.asin") X(acos, "chlo.acos") X(sinh, "chlo.sinh") X(cosh, "chlo.cosh") \
   X(asinh, "chlo.asinh") X(acosh, "chlo.acosh") X(atanh, "chlo.atanh") X(bessel_i1e, "chlo.bessel_i1e")
 #define HLO_DECLARE_UNARY(name, op) hlo_value hlo_##name(hlo *h, hlo_value x);
 HLO_UNARY_OPS(HLO_DECLARE_UNARY)
 hlo_value hlo_abs(hlo *h, hlo_value x);   // the real type for a complex x
 hlo_value hlo_sign(hlo *h, hlo_value x);
+hlo_value hlo_atan(hlo *h, hlo_value x);
 
 #define HLO_BINARY_OPS(X) \
   X(add, "stablehlo.add") X(sub, "stablehlo.subtract") X(mul, "stablehlo.multiply") X(div, "stablehlo.divide") \
   X(rem, "stablehlo.remainder") X(pow, "stablehlo.power") X(max, "stablehlo.maximum") X(min, "stablehlo.minimum") \
-  X(atan2, "stablehlo.atan2") X(and, "stablehlo.and") X(or, "stablehlo.or") X(xor, "stablehlo.xor") \
+  X(and, "stablehlo.and") X(or, "stablehlo.or") X(xor, "stablehlo.xor") \
   X(shl, "stablehlo.shift_left") X(shr_logical, "stablehlo.shift_right_logical") \
   X(polygamma, "chlo.polygamma") X(zeta, "chlo.zeta") X(next_after, "chlo.next_after")
 #define HLO_DECLARE_BINARY(name, op) hlo_value hlo_##name(hlo *h, hlo_value a, hlo_value b);
 HLO_BINARY_OPS(HLO_DECLARE_BINARY)
+hlo_value hlo_atan2(hlo *h, hlo_value a, hlo_value b);
 hlo_value hlo_shr(hlo *h, hlo_value a, hlo_value b);  // arithmetic for signed, logical for unsigned types, as in C
 
 // The operations that a reduction, a scan, a scatter or a comparator can be asked for by name.

@@ -1,6 +1,10 @@
-#include "hlo/cases.h"
+// One small module for each operation and the element types that it takes: the writer accepts it, and so does the compiler
+// of the plugin that PJ_PLUGIN names.
+#include "hlo/plugin.h"
 
 #include "hlo/internal.h"
+
+#define MAX_RESULTS 64
 
 #define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
 #define INTS(...) (int64_t[]){__VA_ARGS__}
@@ -36,8 +40,8 @@ static void each_dtype(hlo *h, hlo_value *r, int *count, unary_function unary, b
 
 #define UNARY_CASE(name, op) CASE(name) { each_dtype(h, r, count, hlo_##name, NULL); }
 #define BINARY_CASE(name, op) CASE(name) { each_dtype(h, r, count, NULL, hlo_##name); }
-#define MORE_UNARY(X) X(abs, ) X(sign, ) X(is_nan, ) X(is_finite, ) X(real, ) X(imag, ) X(conj, ) X(optimization_barrier, )
-#define MORE_BINARY(X) X(shr, ) X(eq, ) X(ne, ) X(lt, ) X(le, ) X(gt, ) X(ge, ) X(lt_total, ) X(complex, )
+#define MORE_UNARY(X) X(atan, ) X(abs, ) X(sign, ) X(is_nan, ) X(is_finite, ) X(real, ) X(imag, ) X(conj, ) X(optimization_barrier, )
+#define MORE_BINARY(X) X(atan2, ) X(shr, ) X(eq, ) X(ne, ) X(lt, ) X(le, ) X(gt, ) X(ge, ) X(lt_total, ) X(complex, )
 HLO_UNARY_OPS(UNARY_CASE)
 MORE_UNARY(UNARY_CASE)
 HLO_BINARY_OPS(BINARY_CASE)
@@ -381,7 +385,10 @@ CASE(donation) {
 }
 
 #define ENTRY(name, op) {#name, case_##name},
-static const hlo_case CASES[] = {
+static const struct {
+  const char *name;
+  void (*build)(hlo *h, hlo_value *results, int *count);
+} CASES[] = {
     HLO_UNARY_OPS(ENTRY) MORE_UNARY(ENTRY) HLO_BINARY_OPS(ENTRY) MORE_BINARY(ENTRY)
     ENTRY(select, ) ENTRY(clamp, ) ENTRY(convert_pred, ) ENTRY(convert_s64, ) ENTRY(convert_u8, ) ENTRY(convert_f32, )
     ENTRY(convert_bf16, ) ENTRY(convert_f64, ) ENTRY(convert_c64, ) ENTRY(convert_f8, ) ENTRY(bitcast_pred, )
@@ -392,6 +399,37 @@ static const hlo_case CASES[] = {
     ENTRY(gather, ) ENTRY(scatter, ) ENTRY(sort, ) ENTRY(top_k, ) ENTRY(while, ) ENTRY(if, ) ENTRY(fft, )
     ENTRY(linear_algebra, ) ENTRY(custom_call, ) ENTRY(donation, )};
 
-void hlo_each_case(void (*visit)(const hlo_case *c, void *context), void *context) {
-  for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; ++i) visit(&CASES[i], context);
+static void build(size_t i, void (*use)(const char *name, const char *text, size_t size)) {
+  hlo *h = hlo_create();
+  hlo_value results[MAX_RESULTS];
+  int count = 0;
+  const char *text = NULL;
+  size_t size = 0;
+  CASES[i].build(h, results, &count);
+  CHECK(count > 0 && count <= MAX_RESULTS);
+  pj_status status = pj_status_context(hlo_finish(h, results, (size_t)count, &text, &size), "%s", CASES[i].name);
+  if (!status && use) use(CASES[i].name, text, size);
+  CHECK_OK(status);
+  hlo_destroy(h);
+}
+
+static void the_writer_accepts_every_operation(void) {
+  for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; ++i) build(i, NULL);
+}
+
+static void compile_case(const char *name, const char *text, size_t size) {
+  pj_executable *executable = NULL;
+  CHECK_OK(pj_status_context(plugin_compile(text, size, &executable), "%s", name));
+  pj_executable_destroy(executable);
+}
+
+static void the_compiler_accepts_every_operation(void) {
+  for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; ++i) build(i, compile_case);
+}
+
+int main(void) {
+  RUN(the_writer_accepts_every_operation);
+  if (plugin_open()) RUN(the_compiler_accepts_every_operation);
+  plugin_close();
+  return test_end();
 }
