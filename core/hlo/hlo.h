@@ -40,7 +40,7 @@ bool hlo_failed(const hlo *h);
 
 // ---- shapes of values -------------------------------------------------------------------------------------------------
 
-int64_t hlo_size(hlo_value x);                     // number of elements
+int64_t hlo_size(hlo_value x);                     // number of elements; -1 past 2^63
 bool hlo_same_dims(hlo_value a, hlo_value b);
 
 // ---- constants ----------------------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ const char *hlo_type_text(hlo_value x, char buffer[HLO_TYPE_TEXT]);
 bool hlo_usable(hlo *h, const char *op, const hlo_value *values, int count);
 bool hlo_want_kind(hlo *h, const char *op, hlo_value x, int kinds);
 bool hlo_normal_dim(hlo *h, const char *op, hlo_value x, int *dim);  // negative counts from the end
+// `size` elements, `dilation` apart, with `low` and `high` more (or fewer) at the ends; false when negative or past 2^63.
+bool hlo_dilated_size(int64_t size, int64_t dilation, int64_t low, int64_t high, int64_t *out_size);
 // dims[0..count) of x without repetition; sets `out_set[d]` for each.
 bool hlo_dim_set(hlo *h, const char *op, const char *what, hlo_value x, const int *dims, int count,
                  bool out_set[PJ_MAX_RANK]);

@@ -63,7 +63,10 @@ hlo_value hlo_invalid(void) { return (hlo_value){.id = -1}; }
 
 int64_t hlo_size(hlo_value x) {
   int64_t size = 1;
-  for (int i = 0; i < x.rank; ++i) size *= x.dims[i];
+  for (int i = 0; i < x.rank; ++i)
+    if (x.dims[i] == 0) return 0;
+  for (int i = 0; i < x.rank; ++i)
+    if (__builtin_mul_overflow(size, x.dims[i], &size)) return -1;
   return size;
 }
 
@@ -127,6 +130,13 @@ bool hlo_normal_dim(hlo *h, const char *op, hlo_value x, int *dim) {
     return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: dimension %d of %s", op, *dim, TYPE(x)), false;
   *dim = normal;
   return true;
+}
+
+bool hlo_dilated_size(int64_t size, int64_t dilation, int64_t low, int64_t high, int64_t *out_size) {
+  int64_t padding, spread = 0;
+  if (size && (__builtin_mul_overflow(size - 1, dilation, &spread) || __builtin_add_overflow(spread, 1, &spread))) return false;
+  return dilation >= 1 && !__builtin_add_overflow(low, high, &padding) &&
+         !__builtin_add_overflow(spread, padding, out_size) && *out_size >= 0;
 }
 
 bool hlo_dim_set(hlo *h, const char *op, const char *what, hlo_value x, const int *dims, int count,

@@ -86,14 +86,11 @@ hlo_window hlo_window_ones(void) {
 static bool window_dims(hlo *h, const char *op, hlo_value x, const hlo_window *w, hlo_value *out_type) {
   *out_type = hlo_retyped(x, x.dtype);
   for (int i = 0; i < x.rank; ++i) {
-    if (w->size[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1 || w->base_dilation[i] < 1)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: window size, stride or dilation below 1 in dimension %d of %s", op, i,
-                      TYPE(x)), false;
-    int64_t size = (x.dims[i] ? (x.dims[i] - 1) * w->base_dilation[i] + 1 : 0) + w->pad_low[i] + w->pad_high[i];
-    int64_t window = (w->size[i] - 1) * w->dilation[i] + 1;
-    if (size < 0)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: negative padding cuts more than dimension %d of %s", op, i, TYPE(x)),
-             false;
+    int64_t size, window;
+    if (w->size[i] < 1 || w->stride[i] < 1 || !hlo_dilated_size(w->size[i], w->dilation[i], 0, 0, &window) ||
+        !hlo_dilated_size(x.dims[i], w->base_dilation[i], w->pad_low[i], w->pad_high[i], &size))
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: window size, stride or dilation below 1, or padding that cuts more than "
+                      "dimension %d of %s", op, i, TYPE(x)), false;
     out_type->dims[i] = window > size ? 0 : (size - window) / w->stride[i] + 1;
   }
   return true;

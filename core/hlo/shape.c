@@ -169,8 +169,7 @@ hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, cons
   low = low ? low : zeros, high = high ? high : zeros, interior = interior ? interior : zeros;
   bool padded = false;
   for (int i = 0; i < x.rank; ++i) {
-    result.dims[i] = x.dims[i] + low[i] + high[i] + (x.dims[i] > 0 ? (x.dims[i] - 1) * interior[i] : 0);
-    if (interior[i] < 0 || result.dims[i] < 0)
+    if (interior[i] == INT64_MAX || !hlo_dilated_size(x.dims[i], interior[i] + 1, low[i], high[i], &result.dims[i]))
       return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: dimension %d of %s by %" PRId64 ", %" PRId64 " and %" PRId64 " between",
                       op, i, TYPE(x), low[i], high[i], interior[i]);
     padded |= low[i] || high[i] || interior[i];

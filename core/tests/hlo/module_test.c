@@ -170,6 +170,12 @@ static void ill_typed_operations_are_refused(void) {
   REFUSED(hlo_cholesky(h, x, true), PJ_INVALID_ARGUMENT, "stablehlo.cholesky");
   REFUSED(hlo_triangular_solve(h, x, x, true, true, false, HLO_ADJOINT), PJ_INVALID_ARGUMENT, "triangular_solve");
   REFUSED(hlo_parameter(h, PJ_INVALID, 0, NULL, -1), PJ_INTERNAL, "element type");
+  REFUSED(hlo_pad(h, x, hlo_constant(h, PJ_F32, 0), INTS(INT64_MAX, 0), INTS(9, 0), NULL), PJ_INVALID_ARGUMENT, "pad");
+  REFUSED(hlo_reshape(h, x, DIMS(INT64_MAX, 2)), PJ_INVALID_ARGUMENT, "stablehlo.reshape");
+  REFUSED(hlo_reduce_window(h, HLO_ADD, x, &(hlo_window){0}), PJ_INVALID_ARGUMENT, "below 1");
+  REFUSED(hlo_convolution(h, x, x, &(hlo_convolution_spec){.input_feature = 1, .kernel_input_feature = 1,
+                                                           .output_feature = 1, .feature_groups = 2, .batch_groups = 1},
+                          PJ_F32), PJ_INVALID_ARGUMENT, "do not match in 2 feature and 1 batch groups");
   REFUSED(hlo_full(h, PJ_F32, DIMS(INT64_MAX, 2), 0), PJ_INVALID_ARGUMENT, "2^63 bytes");
 #undef REFUSED
 }
