@@ -94,7 +94,8 @@ static bool put_dimension_numbers(hlo *h, const char *op, hlo_value input, hlo_v
   ok = ok && put_roles(h, op, kernel, s->kernel_output_feature, 'o', s->kernel_input_feature, 'i', s->kernel_spatial,
                        s->spatial, write);
   if (write) hlo_put(h, "->");
-  return ok && put_roles(h, op, output, s->output_batch, 'b', s->output_feature, 'f', s->output_spatial, s->spatial, write);
+  return ok &&
+         put_roles(h, op, output, s->output_batch, 'b', s->output_feature, 'f', s->output_spatial, s->spatial, write);
 }
 
 hlo_value hlo_convolution(hlo *h, hlo_value input, hlo_value kernel, const hlo_convolution_spec *spec, pj_dtype dtype) {
@@ -108,11 +109,12 @@ hlo_value hlo_convolution(hlo *h, hlo_value input, hlo_value kernel, const hlo_c
   if (!put_dimension_numbers(h, op, input, kernel, result, s, false)) return hlo_invalid();
   int64_t groups = s->feature_groups, batch_groups = s->batch_groups;
   int64_t features = kernel.dims[s->kernel_output_feature], batch = input.dims[s->input_batch];
-  if (groups < 1 || batch_groups < 1 || (groups > 1 && batch_groups > 1) || features % groups || features % batch_groups ||
-      batch % batch_groups || input.dims[s->input_feature] % groups ||
+  if (groups < 1 || batch_groups < 1 || (groups > 1 && batch_groups > 1) || features % groups ||
+      features % batch_groups || batch % batch_groups || input.dims[s->input_feature] % groups ||
       kernel.dims[s->kernel_input_feature] != input.dims[s->input_feature] / groups)
-    return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: the features of %s and %s do not match in %d feature and %d batch groups",
-                    op, TYPE(input), TYPE(kernel), (int)groups, (int)batch_groups);
+    return hlo_fail(h, PJ_INVALID_ARGUMENT,
+                    "%s: the features of %s and %s do not match in %d feature and %d batch groups", op, TYPE(input),
+                    TYPE(kernel), (int)groups, (int)batch_groups);
   result.dims[s->output_batch] = batch / batch_groups;
   result.dims[s->output_feature] = features;
   for (int i = 0; i < s->spatial; ++i) {

@@ -7,7 +7,9 @@
 #define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
 #define INTS(...) (int64_t[]){__VA_ARGS__}
 
-static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) { return hlo_parameter(h, dtype, rank, dims, -1); }
+static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) {
+  return hlo_parameter(h, dtype, rank, dims, -1);
+}
 
 // Ends the module with one result and looks for `part` in its text.
 static void check_text(hlo *h, hlo_value result, const char *part) {
@@ -144,7 +146,8 @@ static void ill_typed_operations_are_refused(void) {
   REFUSED(hlo_reshape(h, x, DIMS(-2, -3)), PJ_INVALID_ARGUMENT, "negative dimension");
   REFUSED(hlo_transpose(h, x, (int[]){0, 0}), PJ_INVALID_ARGUMENT, "out of range or repeated");
   REFUSED(hlo_broadcast_to(h, x, DIMS(3, 3)), PJ_INVALID_ARGUMENT, "stablehlo.broadcast_in_dim");
-  REFUSED(hlo_broadcast_to(h, x, 17, INTS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)), PJ_INVALID_ARGUMENT, "17");
+  REFUSED(hlo_broadcast_to(h, x, 17, INTS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)), PJ_INVALID_ARGUMENT,
+          "17");
   REFUSED(hlo_slice(h, x, INTS(0, 2), INTS(2, 4), NULL), PJ_INVALID_ARGUMENT, "2:4:1 of dimension 1");
   REFUSED(hlo_slice(h, x, INTS(0, 0), INTS(2, 3), INTS(1, 0)), PJ_INVALID_ARGUMENT, "0:3:0");
   REFUSED(hlo_dynamic_slice(h, x, (hlo_value[]){s, x}, INTS(1, 1)), PJ_INVALID_ARGUMENT, "start index 1");

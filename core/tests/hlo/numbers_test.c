@@ -9,7 +9,9 @@
   plugin_run((h), (parameters), (inputs), sizeof(inputs) / sizeof(void *), (results), (outputs),             \
              sizeof(outputs) / sizeof(void *))
 
-static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) { return hlo_parameter(h, dtype, rank, dims, -1); }
+static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) {
+  return hlo_parameter(h, dtype, rank, dims, -1);
+}
 
 static uint64_t state = 88172645463325252u;
 static uint64_t random_bits(void) {
@@ -18,7 +20,7 @@ static uint64_t random_bits(void) {
 }
 static double uniform(double low, double high) { return low + (high - low) * (double)(random_bits() >> 11) * 0x1p-53; }
 
-// ---- functions of one number ------------------------------------------------------------------------------------------
+// ---- functions of one number ----------------------------------------------------------------------------------------
 
 enum { POINTS = 4099 };  // no multiple of a vector's width
 
@@ -70,7 +72,8 @@ static void functions_agree_with_libm(void) {
     double worst = 0;
     int at = 0;
     for (int i = 0; i < POINTS; ++i) {
-      double right = f->c_function((double)x[i]), error = fabs((double)y[i] - right) / (fmax(fabs(right), 1e-30) * 0x1p-23);
+      double right = f->c_function((double)x[i]),
+             error = fabs((double)y[i] - right) / (fmax(fabs(right), 1e-30) * 0x1p-23);
       if (!(error <= worst)) worst = error, at = i;
     }
     if (!(worst <= f->ulps))
@@ -127,7 +130,7 @@ static void atan2_takes_a_constant(void) {
   CHECK(isnan(y[4]) && isnan(z[4]) && signbit(y[1]));
 }
 
-// ---- numbers as bits and as other numbers -----------------------------------------------------------------------------
+// ---- numbers as bits and as other numbers ---------------------------------------------------------------------------
 
 static void constants_have_the_bits_of_their_type(void) {
   hlo *h = hlo_create();
@@ -219,7 +222,7 @@ static void edge_values_follow_c_and_pytorch(void) {
   CHECK(u8_shifted[0] == 50 && u8_sign[0] == 1 && u8_sign[1] == 0 && u8_abs[0] == 200);
 }
 
-// ---- scans and windows ------------------------------------------------------------------------------------------------
+// ---- scans and windows ----------------------------------------------------------------------------------------------
 
 static double combine(hlo_op op, double a, double b) {
   return op == HLO_ADD ? a + b : op == HLO_MUL ? a * b : op == HLO_MAX ? fmax(a, b) : fmin(a, b);
@@ -313,7 +316,7 @@ static void windows_pool_and_scatter_back(void) {
   CHECK(back[0] == 0 && back[1] == 30 && back[2] == 0 && back[3] == 0 && back[4] == 30 && back[5] == 0);
 }
 
-// ---- contractions -----------------------------------------------------------------------------------------------------
+// ---- contractions ---------------------------------------------------------------------------------------------------
 
 static void matmul_agrees_with_loops(void) {
   enum { B = 2, M = 3, K = 4, N = 5 };
@@ -338,8 +341,24 @@ static void matmul_agrees_with_loops(void) {
 
 // One dimension, two groups, stride, padding, both dilations, and the kernel as it is or reversed.
 static void convolution_agrees_with_loops(void) {
-  enum { BATCH = 2, IN = 4, OUT = 6, GROUPS = 2, WIDTH = 7, TAPS = 3, STRIDE = 2, LOW = 2, HIGH = 1, BASE = 2, KERNEL = 2 };
-  enum { SPREAD = (WIDTH - 1) * BASE + 1 + LOW + HIGH, REACH = (TAPS - 1) * KERNEL + 1, POSITIONS = (SPREAD - REACH) / STRIDE + 1 };
+  enum {
+    BATCH = 2,
+    IN = 4,
+    OUT = 6,
+    GROUPS = 2,
+    WIDTH = 7,
+    TAPS = 3,
+    STRIDE = 2,
+    LOW = 2,
+    HIGH = 1,
+    BASE = 2,
+    KERNEL = 2
+  };
+  enum {
+    SPREAD = (WIDTH - 1) * BASE + 1 + LOW + HIGH,
+    REACH = (TAPS - 1) * KERNEL + 1,
+    POSITIONS = (SPREAD - REACH) / STRIDE + 1
+  };
   float x[BATCH][WIDTH][IN], k[OUT][IN / GROUPS][TAPS], y[BATCH][OUT][POSITIONS];
   for (int reversed = 0; reversed < 2; ++reversed) {
     hlo *h = hlo_create();
@@ -371,14 +390,15 @@ static void convolution_agrees_with_loops(void) {
   }
 }
 
-// ---- indexing, sorting, loops -----------------------------------------------------------------------------------------
+// ---- indexing, sorting, loops ---------------------------------------------------------------------------------------
 
 static void take_and_scatter_address_rows(void) {
   hlo *h = hlo_create();
-  float x[3][2] = {{1, 2}, {3, 4}, {5, 6}}, updates[2][2] = {{10, 20}, {30, 40}}, taken[2][2], columns[3][2], added[3][2],
-        kept[3][2];
+  float x[3][2] = {{1, 2}, {3, 4}, {5, 6}}, updates[2][2] = {{10, 20}, {30, 40}}, taken[2][2], columns[3][2],
+        added[3][2], kept[3][2];
   int64_t indices[2] = {2, 0}, ones[2] = {1, 1};
-  hlo_value p[] = {in(h, PJ_F32, DIMS(3, 2)), in(h, PJ_S64, DIMS(2)), in(h, PJ_F32, DIMS(2, 2)), in(h, PJ_S64, DIMS(2))};
+  hlo_value p[] = {in(h, PJ_F32, DIMS(3, 2)), in(h, PJ_S64, DIMS(2)), in(h, PJ_F32, DIMS(2, 2)),
+                   in(h, PJ_S64, DIMS(2))};
   hlo_scatter_spec rows = {.update_window = {1}, .update_window_count = 1, .inserted = {0}, .inserted_count = 1,
                            .scatter_dims = {0}, .scatter_count = 1, .index_vector_dim = 1};
   hlo_value results[] = {hlo_take(h, p[0], p[1], 0), hlo_take(h, p[0], p[3], 1),

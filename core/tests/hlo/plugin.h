@@ -34,7 +34,8 @@ static inline pj_status plugin_compile(const char *text, size_t size, pj_executa
   return status;
 }
 
-// Runs the module: `inputs` are the host bytes of `parameters`, in order; `outputs` receive those of `results`. Destroys it.
+// Runs the module: `inputs` are the host bytes of `parameters`, in order; `outputs` receive those of `results`.
+// Destroys it.
 static inline void plugin_run(hlo *h, const hlo_value *parameters, const void *const *inputs, size_t input_count,
                               const hlo_value *results, void *const *outputs, size_t output_count) {
   enum { MOST = 64 };
@@ -45,8 +46,8 @@ static inline void plugin_run(hlo *h, const hlo_value *parameters, const void *c
   pj_status status = hlo_finish(h, results, output_count, &text, &size);
   if (!status) status = plugin_compile(text, size, &executable);
   for (size_t i = 0; !status && i < input_count; ++i)
-    status = pj_buffer_from_host(plugin_client, 0, inputs[i], parameters[i].dtype, parameters[i].rank, parameters[i].dims,
-                                 PJ_HOST_COPY, NULL, &arguments[i]);
+    status = pj_buffer_from_host(plugin_client, 0, inputs[i], parameters[i].dtype, parameters[i].rank,
+                                 parameters[i].dims, PJ_HOST_COPY, NULL, &arguments[i]);
   if (!status) status = pj_execute(executable, 0, arguments, input_count, produced);
   for (size_t i = 0; !status && i < output_count; ++i)
     status = pj_buffer_to_host(plugin_client, produced[i], outputs[i],
