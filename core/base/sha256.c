@@ -19,7 +19,8 @@ static const uint32_t K[64] = {
 #include <cpuid.h>
 #include <immintrin.h>
 
-// Intel SHA extensions: the state is held as ABEF and CDGH, two rounds an instruction, four words of the schedule a step.
+// Intel SHA extensions: the state is held as ABEF and CDGH, two rounds an instruction, four words of the schedule a
+// step.
 __attribute__((target("sha,sse4.1"))) static void compress_by_instructions(uint32_t hash[8], const uint8_t *data,
                                                                            size_t blocks) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
@@ -69,7 +70,7 @@ static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 static void compress_block(uint32_t hash[8], const uint8_t *data) {
   uint32_t w[64], s[8];
   for (int t = 0; t < 16; ++t)
-    w[t] = (uint32_t)data[4 * t] << 24 | (uint32_t)data[4 * t + 1] << 16 | (uint32_t)data[4 * t + 2] << 8 | data[4 * t + 3];
+    for (int byte = 0; byte < 4; ++byte) w[t] = byte ? w[t] << 8 | data[4 * t + byte] : data[4 * t];
   for (int t = 16; t < 64; ++t) {
     uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
     uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;

@@ -35,17 +35,19 @@ static void lower_vdot(pj_lowering *l) {
   if (require_product(l, a, b)) pj_return(l, 0, times_vector(l->h, hlo_conj(l->h, a), b));
 }
 
-// A static number argument as a constant of `dtype`; integers stay exact, complex ones keep both parts.
-static hlo_value scalar(pj_lowering *l, int argument, pj_dtype dtype) { return pj_number(l, argument, dtype); }
+// Whether a number argument is known to have that value. Complex ones never are: they stay run-time inputs.
+static bool is_constant(pj_lowering *l, int argument, double value) {
+  return l->signature->arguments[argument].kind != PJ_ARG_NUMBER && pj_float(l, argument) == value;
+}
 
 // beta * self + alpha * product, where beta = 0 ignores self, NaN too. beta and alpha are static: 0 and 1 change the
 // program, and 1 is what every linear layer passes.
 static hlo_value blend(pj_lowering *l, hlo_value self, int beta, hlo_value product, int alpha) {
   hlo *h = l->h;
-  if (pj_float(l, alpha) != 1) product = hlo_mul(h, product, scalar(l, alpha, product.dtype));
-  if (pj_float(l, beta) == 0) return product;
+  if (!is_constant(l, alpha, 1)) product = hlo_mul(h, product, pj_number(l, alpha, product.dtype));
+  if (is_constant(l, beta, 0)) return product;
   self = hlo_convert(h, self, product.dtype);
-  if (pj_float(l, beta) != 1) self = hlo_mul(h, self, scalar(l, beta, product.dtype));
+  if (!is_constant(l, beta, 1)) self = hlo_mul(h, self, pj_number(l, beta, product.dtype));
   return hlo_add(h, self, product);
 }
 
@@ -85,8 +87,8 @@ static void lower_addr(pj_lowering *l) {
   hlo_value outer;
   if (dtype == PJ_PRED) {
     outer = hlo_and(h, hlo_keep(h, a, 1), hlo_keep(h, b, 0));
-    if (pj_float(l, 4) == 0) outer = hlo_full(h, PJ_PRED, outer.rank, outer.dims, 0);
-    pj_return(l, 0, pj_float(l, 3) == 0 ? outer : hlo_or(h, self, outer));
+    if (is_constant(l, 4, 0)) outer = hlo_full(h, PJ_PRED, outer.rank, outer.dims, 0);
+    pj_return(l, 0, is_constant(l, 3, 0) ? outer : hlo_or(h, self, outer));
     return;
   }
   pj_return(l, 0, blend(l, self, 3, outer_product(h, a, b), 4));

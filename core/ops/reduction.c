@@ -159,7 +159,7 @@ static hlo_value abs_power(hlo *h, hlo_value x, double p) {
 }
 
 // (sum |x|^p)^(1/p), and the limits of that for p = 0 and +-inf
-static hlo_value vector_norm(hlo *h, hlo_value x, double p, const pj_axes *axes) {
+hlo_value pj_vector_norm(hlo *h, hlo_value x, double p, const pj_axes *axes) {
   if (isinf(p)) return pj_reduce(h, p > 0 ? HLO_MAX : HLO_MIN, hlo_abs(h, x), axes);
   hlo_value sum = pj_reduce(h, HLO_ADD, abs_power(h, x, p), axes);
   if (p == 0 || p == 1) return sum;
@@ -180,10 +180,9 @@ static void norm(pj_lowering *l, int dim_argument, int dtype_argument) {
   hlo_value x = norm_operand(l, dtype_argument);
   pj_axes axes = axes_of(l, dim_argument, x);
   double p = norm_order(l);
-  if (isinf(p) && p > 0 && pj_axes_size(x, &axes) == 0 && axes.count == x.rank)
-    pj_return_reshaped(l, 0, hlo_constant(l->h, pj_real_dtype(x.dtype), 0));
-  else
-    pj_return_reshaped(l, 0, vector_norm(l->h, x, p, &axes));
+  if (pj_require(l, pj_axes_size(x, &axes) != 0 || (p >= 0 && isfinite(p)), PJ_INVALID_ARGUMENT,
+                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an identity", p))
+    pj_return_reshaped(l, 0, pj_vector_norm(l->h, x, p, &axes));
 }
 
 static void lower_vector_norm(pj_lowering *l) { norm(l, 2, 4); }

@@ -1,9 +1,10 @@
-// The part of the PJRT C API that we call, declared by ourselves after openxla/xla xla/pjrt/c/pjrt_c_api.h at API 0.114.
-// The names are the API's own, so that its documentation can be searched. tests/pjrt/abi_test compares every size and
-// offset below with the official header.
+// The part of the PJRT C API that we call, declared by ourselves after xla/pjrt/c/pjrt_c_api.h of openxla/xla, API
+// 0.114. The names are the API's own, so that its documentation can be searched. abi_test (tests/pjrt/abi) compares
+// every size and offset below with the official header.
 //
-// Rules of the ABI: each struct begins with its size, fields are only appended, and a callee older than the caller reads
-// only the fields it knows. struct_size is the end of the last field, which is less than sizeof where the tail is padded.
+// Rules of the ABI: each struct begins with its size, fields are only appended, and a callee older than the caller
+// reads only the fields it knows. struct_size is the end of the last field, which is less than sizeof where the tail is
+// padded.
 #ifndef PJ_PJRT_ABI_H_
 #define PJ_PJRT_ABI_H_
 
@@ -258,7 +259,12 @@ struct PJRT_Buffer_MemoryLayout {
 };
 PJRT_STRUCT_END(PJRT_Buffer_MemoryLayout, type);
 
-enum { PJRT_HOST_ONLY_DURING_CALL, PJRT_HOST_UNTIL_TRANSFER_COMPLETES, PJRT_HOST_ZERO_COPY, PJRT_HOST_MUTABLE_ZERO_COPY };
+enum {
+  PJRT_HOST_ONLY_DURING_CALL,
+  PJRT_HOST_UNTIL_TRANSFER_COMPLETES,
+  PJRT_HOST_ZERO_COPY,
+  PJRT_HOST_MUTABLE_ZERO_COPY,
+};
 
 struct PJRT_Client_BufferFromHostBuffer_Args {
   PJRT_STRUCT_BEGIN;

@@ -59,7 +59,8 @@ pj_status pj_buffer_type(pj_client *client, pj_buffer *buffer, pj_dtype *out_dty
   PJRT_STRUCT(PJRT_Buffer_Dimensions_Args, dims, .buffer = buffer);
   PJ_TRY(PJRT_CALL(client->plugin, Buffer_Dimensions, &dims));
   if (dims.num_dims > PJ_MAX_RANK)
-    return pj_error(PJ_UNIMPLEMENTED, "the buffer has %zu dimensions; up to %d are supported", dims.num_dims, PJ_MAX_RANK);
+    return pj_error(PJ_UNIMPLEMENTED, "the buffer has %zu dimensions; up to %d are supported", dims.num_dims,
+                    PJ_MAX_RANK);
   *out_dtype = type.type;
   *out_rank = (int)dims.num_dims;
   if (dims.num_dims) memcpy(out_dims, dims.dims, dims.num_dims * sizeof *out_dims);
@@ -91,7 +92,7 @@ bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer) {
   return ready;
 }
 
-// The plugins disagree on what they do with a buffer that a program has consumed, up to ending the process: so ask first.
+// Each plugin has its own words for a buffer that a program has consumed; ours say what happened.
 static pj_status check_readable(pj_client *client, pj_buffer *buffer, size_t size, int *out_rank) {
   PJRT_STRUCT(PJRT_Buffer_IsDeleted_Args, deleted, .buffer = buffer);
   PJ_TRY(PJRT_CALL(client->plugin, Buffer_IsDeleted, &deleted));

@@ -5,28 +5,29 @@
 
 #include "pjrt/plugin.h"
 
-// XLA writes a line per client option straight to stderr, past its log level. So descriptor 2 goes to /dev/null while
-// the client is made, unless PJ_PLUGIN_LOG=1. What another thread writes to stderr in these few ms is lost too.
-typedef struct silence {
-  int saved;
-} silence;
+// Descriptor 2 belongs to the process: two silences at once would each keep the other's /dev/null as the real one.
+static pthread_mutex_t silence_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static silence silence_begin(void) {
-  silence s = {-1};
+// XLA writes a line per client option straight to stderr, past its log level. So descriptor 2 goes to /dev/null while
+// the client is made. Gives the real one, or -1 where nothing was changed.
+static int silence_begin(void) {
   const char *log = getenv("PJ_PLUGIN_LOG");
-  if (log && !strcmp(log, "1")) return s;
+  if (log && !strcmp(log, "1")) return -1;
   int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (null < 0) return s;
-  s.saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (s.saved >= 0) dup2(null, STDERR_FILENO);
+  if (null < 0) return -1;
+  pthread_mutex_lock(&silence_lock);
+  int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (saved >= 0) dup2(null, STDERR_FILENO);
+  else pthread_mutex_unlock(&silence_lock);
   close(null);
-  return s;
+  return saved;
 }
 
-static void silence_end(silence s) {
-  if (s.saved < 0) return;
-  dup2(s.saved, STDERR_FILENO);
-  close(s.saved);
+static void silence_end(int saved) {
+  if (saved < 0) return;
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  pthread_mutex_unlock(&silence_lock);
 }
 
 static pj_status copy_text(const char *text, size_t size, char **out_text) {
@@ -73,9 +74,9 @@ pj_status pj_client_create(pj_plugin *plugin, const pj_option *options, size_t c
   PJRT_NamedValue *values;
   PJ_TRY(pj_named_values(options, count, &values));
   PJRT_STRUCT(PJRT_Client_Create_Args, args, .create_options = values, .num_options = count);
-  silence s = silence_begin();
+  int saved = silence_begin();
   pj_status status = PJRT_CALL(plugin, Client_Create, &args);
-  silence_end(s);
+  silence_end(saved);
   free(values);
   if (status) return pj_status_context(status, "creating a client of %s", plugin->path);
 

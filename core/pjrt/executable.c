@@ -204,6 +204,7 @@ static pj_status refuse_device(const pj_executable *e, int device) {
 
 // The one hot function: no allocation, no lock, no event.
 pj_status pj_execute(pj_executable *e, int device, pj_buffer *const *arguments, size_t count, pj_buffer **out_results) {
+  for (int i = 0; i < e->output_count; ++i) out_results[i] = NULL;
   bool named = e->fixed_device < 0;
   if (!e->loaded || (named ? (unsigned)device >= (unsigned)e->client->device_count : device != e->fixed_device))
     return refuse_device(e, device);
@@ -222,6 +223,8 @@ pj_status pj_execute_spmd(pj_executable *e, int device_count, pj_buffer *const *
   if (device_count < 1 || device_count != e->device_count)
     return pj_error(PJ_INVALID_ARGUMENT, "arguments for %d devices; the program was compiled for %d", device_count,
                     e->device_count);
+  for (int d = 0; d < device_count; ++d)
+    for (int i = 0; i < e->output_count; ++i) out_results[d][i] = NULL;
   PJRT_LoadedExecutable_Execute_Args args = e->execute_args;
   args.num_devices = (size_t)device_count;
   args.argument_lists = arguments;

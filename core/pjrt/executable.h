@@ -22,7 +22,8 @@ struct pj_executable {
   PJRT_LoadedExecutable_Execute_Args execute_args;  // all but the buffers and the device
 };
 
-// Takes ownership of both handles, also when it fails; `client` and `loaded` are NULL for an executable that cannot run.
+// Takes ownership of both handles, also when it fails. `client` and `loaded` are NULL for an executable that cannot
+// run; else `description` is NULL, and found out.
 pj_status pj_executable_adopt(pj_plugin *plugin, pj_client *client, PJRT_LoadedExecutable *loaded,
                               PJRT_Executable *description, pj_executable **out_executable);
 

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "ir/graph.h"
+#include "ops/dynamic.h"
 #include "ops/lowering.h"
 #include "pj/run.h"
 #include "run/compiler.h"
@@ -140,6 +141,7 @@ struct pj_runtime {
   pj_hooks hooks;
   atomic_int queue_length, precision, index_mode;
   atomic_bool forked;
+  bool dump;                        // PJ_DUMP: every program's StableHLO goes to stderr
   pj_device *devices;
   int device_count;
   uint8_t *compile_options;         // encoded
@@ -180,6 +182,8 @@ void pj_device_drain(pj_device *device);
 // RESOURCE_EXHAUSTED, with the largest live tensors, when `bytes` more would exceed the limit. The lock is held.
 pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes);
 
+// The result types of a sized call of a dynamic op, by the rule in the table.
+pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DYNAMIC_RESULTS], size_t *out_count);
 void pj_plan_destroy(void *plan);
 // The plan of the key in `call`, or NULL. The lock is held.
 const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);

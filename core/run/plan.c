@@ -164,6 +164,11 @@ static pj_status fill_single(pj_plan *plan, const pj_call *call, const pj_tensor
 pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor_spec *results, size_t count) {
   PJ_TRY(pj_runtime_check(device->runtime));
   if (!call->op->entry) return pj_error(PJ_UNIMPLEMENTED, "%s has no lowering", call->op->name);
+  pj_tensor_spec by_rule[PJ_DYNAMIC_RESULTS];
+  if (!results) {
+    PJ_TRY(pj_dynamic_results(call, by_rule, &count));
+    results = by_rule;
+  }
   pj_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return out_of_memory();
   pj_status status = fill_single(plan, call, results, count);

@@ -234,6 +234,7 @@ static bool interrupted(void *context) {
 static pj_status compile(pj_runtime *runtime, const pj_region *region, const pj_program_text *text, pj_executable **out) {
   char what[400];
   region_text(region, what, sizeof what);
+  if (runtime->dump) fprintf(stderr, "// %s\n%s\n", what, text->text);
   pj_compile_report report = {0};
   pj_status status = pj_compiler_get(runtime->compiler, text->text, text->size, runtime->compile_options,
                                      runtime->compile_options_size, interrupted, runtime, out, &report);

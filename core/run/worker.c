@@ -192,10 +192,9 @@ static void copy_tail(const pj_worker *worker, char out_text[TAIL_SIZE + 1]) {
 }
 
 static bool says_out_of_memory(const char *text) {
-  static const char *const PHRASES[] = {"bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory",
-                                        "failed to allocate"};
+  static const char *const PHRASES[] = {"bad_alloc", "out of memory", "cannot allocate memory", "failed to allocate"};
   for (size_t i = 0; i < sizeof PHRASES / sizeof *PHRASES; ++i)
-    if (strstr(text, PHRASES[i])) return true;
+    if (strcasestr(text, PHRASES[i])) return true;
   return false;
 }
 
@@ -298,7 +297,7 @@ pj_status pj_worker_compile(pj_worker *worker, const char *code, size_t code_siz
   }
   if (!worker->in.header.second_size) {
     *out_outcome = PJ_WORKER_UNUSABLE;
-    return answer_error(worker, PJ_UNIMPLEMENTED);
+    return pj_status_context(answer_error(worker, PJ_UNIMPLEMENTED), "this plugin cannot serialize what it compiled");
   }
   *out_outcome = PJ_WORKER_ANSWERED;
   *out_size = (size_t)worker->in.header.second_size;

@@ -8,7 +8,7 @@
 
 #include "pj/status.h"
 
-static int test_failures, test_checks;
+static _Atomic int test_failures, test_checks;  // tests may check on several threads
 
 #define CHECK(condition)                                                                   \
   do {                                                                                     \

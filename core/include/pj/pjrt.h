@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef struct pj_plugin pj_plugin;            // a loaded plugin; lives until the process ends (a plugin is never unloaded)
+typedef struct pj_plugin pj_plugin;            // a loaded plugin; never unloaded, lives until the process ends
 typedef struct pj_client pj_client;            // owns devices
 typedef struct PJRT_Buffer pj_buffer;          // a dense array on one device
 typedef struct PJRT_Event pj_event;
@@ -21,7 +21,8 @@ typedef struct pj_topology pj_topology;        // devices that need not exist, f
 
 // Loads the plugin file at `path` (once per process and path: a second call gives the same plugin).
 // Errors, each with the path and what to do: NOT_FOUND (no such file), FAILED_PRECONDITION (not a shared library,
-// no GetPjrtApi, an API too old for the calls that we cannot do without).
+// no GetPjrtApi, an API too old for the calls that we cannot do without). The plugin's log is set to fatal errors only
+// (TF_CPP_MIN_LOG_LEVEL, where unset), unless the environment says PJ_PLUGIN_LOG=1.
 PJ_EXPORT pj_status pj_plugin_load(const char *path, pj_plugin **out_plugin);
 
 PJ_EXPORT const char *pj_plugin_path(const pj_plugin *plugin);
@@ -50,7 +51,13 @@ PJ_EXPORT const pj_known_plugin *pj_known_plugins(size_t *out_count);
 
 // ---- client and devices ---------------------------------------------------------------------------------------------
 
-typedef enum pj_option_kind { PJ_OPTION_STRING, PJ_OPTION_INT, PJ_OPTION_INTS, PJ_OPTION_FLOAT, PJ_OPTION_BOOL } pj_option_kind;
+typedef enum pj_option_kind {
+  PJ_OPTION_STRING,
+  PJ_OPTION_INT,
+  PJ_OPTION_INTS,
+  PJ_OPTION_FLOAT,
+  PJ_OPTION_BOOL,
+} pj_option_kind;
 
 // One named client or topology option; the caller keeps all memory it points to.
 typedef struct pj_option {
@@ -63,6 +70,8 @@ typedef struct pj_option {
   float number;           // PJ_OPTION_FLOAT
 } pj_option;
 
+// What the plugin writes to stderr meanwhile is dropped, and with it what any other thread writes there, unless the
+// environment says PJ_PLUGIN_LOG=1.
 PJ_EXPORT pj_status pj_client_create(pj_plugin *plugin, const pj_option *options, size_t count, pj_client **out_client);
 
 // All buffers and executables of the client must be gone. NULL is allowed.
@@ -137,7 +146,7 @@ typedef struct pj_compile_options {
 // Serialized CompileOptionsProto in malloc'ed memory that the caller frees.
 PJ_EXPORT pj_status pj_compile_options_encode(const pj_compile_options *options, uint8_t **out_bytes, size_t *out_size);
 
-// Compiles StableHLO text or bytecode and loads it. `options` are encoded bytes. Blocks for as long as the compiler takes.
+// Compiles StableHLO text or bytecode and loads it. `options` are encoded bytes. Blocks as long as the compiler takes.
 PJ_EXPORT pj_status pj_compile(pj_client *client, const char *code, size_t code_size, const uint8_t *options,
                                size_t options_size, pj_executable **out_executable);
 
@@ -160,18 +169,18 @@ PJ_EXPORT pj_status pj_executable_memory(const pj_executable *executable, pj_com
 typedef struct pj_compiled_cost { double flops, bytes_accessed, optimal_seconds; } pj_compiled_cost;
 PJ_EXPORT pj_status pj_executable_cost(const pj_executable *executable, pj_compiled_cost *out_cost);
 
-// Runs on one device. `arguments` are borrowed, except those that the program donates (they are deleted on the device;
-// the handle must still be destroyed). `out_results` has room for pj_executable_output_count buffers, which the caller
-// then owns. Returns when the work is queued; a failure of the computation is told by the results' events. A program that
-// is not portable runs only on the device that it was compiled for.
-// The number of arguments and their byte sizes must be those of the program: the core checks, the plugin may not.
+// Runs on one device; a program that is not portable only on the one that it was compiled for. `arguments` are
+// borrowed, except those that the program donates (they are deleted on the device; the handle must still be destroyed).
+// `out_results` has room for pj_executable_output_count buffers, which the caller then owns; NULLs after an error.
+// Returns when the work is queued; a failure of the computation is told by the results' events. The number of arguments
+// and their byte sizes must be those of the program: the core checks, the plugin may not.
 PJ_EXPORT pj_status pj_execute(pj_executable *executable, int device, pj_buffer *const *arguments, size_t count,
                                pj_buffer **out_results);
 
-// Runs a program of several partitions on all its devices in one launch: `arguments[d]` holds `count` buffers on the d-th
-// of the device ids that it was compiled for, `out_results[d]` has room for its outputs. `device_count` must be the
-// number of those devices. Collectives meet only within one launch: pj_execute, device after device from one thread, may
-// wait for ever.
+// Runs a program of several partitions on all its devices in one launch: `arguments[d]` holds `count` buffers on the
+// d-th of the device ids that it was compiled for, `out_results[d]` has room for its outputs. `device_count` must be
+// the number of those devices. Collectives meet only within one launch: pj_execute, device after device from one
+// thread, may wait for ever.
 PJ_EXPORT pj_status pj_execute_spmd(pj_executable *executable, int device_count, pj_buffer *const *const *arguments,
                                     size_t count, pj_buffer **const *out_results);
 PJ_EXPORT void pj_executable_destroy(pj_executable *executable);  // NULL is allowed

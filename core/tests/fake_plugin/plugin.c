@@ -538,7 +538,7 @@ FUNCTION(Buffer_UnsafePointer) {
   return error;
 }
 
-// ---- work: what begins when its inputs are ready and ends on this thread or on one of its own ------------------------
+// ---- work: begins when its inputs are ready, ends on this thread or on one of its own -------------------------------
 
 typedef struct job {
   fake_program *program;  // NULL: copies its one input to `host`

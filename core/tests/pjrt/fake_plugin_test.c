@@ -1,6 +1,7 @@
-// What a real plugin does rarely or not at all, shown by the fake one: late results and errors, short memory, failures of
-// each call, plugins that tell less; and that nothing is left alive after any of it.
+// What a real plugin does rarely or not at all, shown by the fake one: late results and errors, short memory, failures
+// of each call, plugins that tell less; and that nothing is left alive after any of it.
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fake_plugin/fake_plugin.h"
@@ -64,7 +65,8 @@ static void client_options_reach_the_plugin_and_its_refusal_comes_back(void) {
   CHECK_OK(pj_client_create(plugin, options, 1, &three));
   CHECK(pj_client_device_count(three) == 3);
   pj_client_destroy(three);
-  CHECK_FAILS(pj_client_create(plugin, options, 2, &none), PJ_INVALID_ARGUMENT, "Unknown client option nonsense of type 4");
+  CHECK_FAILS(pj_client_create(plugin, options, 2, &none), PJ_INVALID_ARGUMENT,
+              "Unknown client option nonsense of type 4");
 }
 
 static void the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back(void) {
@@ -87,6 +89,26 @@ static void the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back(void) {
   CHECK(read(ends[0], text, sizeof text - 1) > 0);
   CHECK(!strcmp(text, "oursthe fake plugin makes noise\n"));
   close(ends[0]);
+}
+
+static void *create_and_destroy(void *argument) {
+  (void)argument;
+  for (int i = 0; i < 20; ++i) {
+    pj_client *quiet = NULL;
+    CHECK_OK(pj_client_create(plugin, NULL, 0, &quiet));
+    pj_client_destroy(quiet);
+  }
+  return NULL;
+}
+
+static void clients_made_on_several_threads_give_stderr_back(void) {
+  struct stat before, after;
+  CHECK(!fstat(STDERR_FILENO, &before));
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) CHECK(!pthread_create(&threads[i], NULL, create_and_destroy, NULL));
+  for (int i = 0; i < 4; ++i) CHECK(!pthread_join(threads[i], NULL));
+  CHECK(!fstat(STDERR_FILENO, &after));
+  CHECK(before.st_dev == after.st_dev && before.st_ino == after.st_ino);
 }
 
 static void a_client_whose_description_fails_is_destroyed(void) {
@@ -134,7 +156,8 @@ static void see(pj_status status, void *argument) {
 }
 
 static void a_failed_computation_is_told_by_every_later_reader(void) {
-  pj_executable *bad = compile(ADD "// fake: run-ms 10\n// fake: run-fail 11 index 7 is out of range\n"), *add = compile(ADD);
+  pj_executable *bad = compile(ADD "// fake: run-ms 10\n// fake: run-fail 11 index 7 is out of range\n");
+  pj_executable *add = compile(ADD);
   pj_buffer *b[4] = {put(1), put(2)};
   CHECK_OK(pj_execute(bad, 0, b, 2, &b[2]));
   pj_buffer *chained[2] = {b[2], b[0]};
@@ -180,10 +203,11 @@ static void donation_takes_the_argument_even_while_the_work_waits(void) {
 static void short_memory_is_an_error_and_leaves_nothing_behind(void) {
   pj_executable *two = compile(
       "module { func.func public @main(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<1024xf32>) {} }\n");
-  pj_buffer *argument = put(1), *results[2];
+  pj_buffer *argument = put(1), *results[2] = {argument, argument};
   int64_t before = fake->counts().bytes;
   fake->memory_limit(100);
   CHECK_FAILS(pj_execute(two, 0, &argument, 1, results), PJ_RESOURCE_EXHAUSTED, "4096 bytes");
+  CHECK(!results[0] && !results[1]);
   pj_buffer *none;
   CHECK_FAILS(pj_buffer_from_host(client, 0, "", PJ_U8, 1, (int64_t[]){1 << 20}, PJ_HOST_COPY, NULL, &none),
               PJ_RESOURCE_EXHAUSTED, "1048576 bytes");
@@ -259,10 +283,10 @@ static void many_arguments_and_many_results_pass_through(void) {
   for (int i = 0; i < COUNT; ++i) arguments[i] = put((float)i);
   CHECK_OK(pj_execute(copy, 1, arguments, COUNT, results));
   for (int i = 0; i < COUNT; ++i) CHECK(holds(results[i], (float)i, 1));
-  pj_buffer *none;
-  CHECK_FAILS(pj_execute(copy, 1, arguments, COUNT - 1, &none), PJ_INVALID_ARGUMENT, "supplied 299 buffers");
-  destroy(arguments, COUNT);
   destroy(results, COUNT);
+  CHECK_FAILS(pj_execute(copy, 1, arguments, COUNT - 1, results), PJ_INVALID_ARGUMENT, "supplied 299 buffers");
+  destroy(results, COUNT);  // NULLs
+  destroy(arguments, COUNT);
   pj_executable_destroy(copy);
 }
 
@@ -375,6 +399,7 @@ int main(void) {
   RUN(the_client_describes_itself);
   RUN(client_options_reach_the_plugin_and_its_refusal_comes_back);
   RUN(the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back);
+  RUN(clients_made_on_several_threads_give_stderr_back);
   RUN(a_client_whose_description_fails_is_destroyed);
   RUN(late_results_are_waited_for_in_order);
   RUN(a_failed_computation_is_told_by_every_later_reader);

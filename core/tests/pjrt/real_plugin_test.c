@@ -157,6 +157,35 @@ static void an_assigned_program_runs_on_its_device_only(void) {
   pj_executable_destroy(executable);
 }
 
+static void collectives_meet_in_one_launch(void) {
+  if (pj_client_device_count(client) < 2) return;
+  static const char all_reduce[] =
+      "module @sum attributes {mhlo.num_partitions = 2 : i32} {\n"
+      "func.func public @main(%a: tensor<9xf32>) -> tensor<9xf32> {\n"
+      "  %c = \"stablehlo.all_reduce\"(%a) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,\n"
+      "      replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids}> ({\n"
+      "    ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
+      "      %s = stablehlo.add %x, %y : tensor<f32>\n"
+      "      stablehlo.return %s : tensor<f32>\n"
+      "  }) : (tensor<9xf32>) -> tensor<9xf32>\n"
+      "  return %c : tensor<9xf32> } }";
+  for (int first = 0; first < 2; ++first) {  // either device may hold the first partition
+    int64_t ids[] = {pj_client_device_id(client, first), pj_client_device_id(client, !first)};
+    pj_executable *executable = compile(all_reduce, &(pj_compile_options){.num_partitions = 2, .device_ids = ids});
+    for (int i = 0; i < 20; ++i) {
+      pj_buffer *arguments[] = {put_nine(first, 1), put_nine(!first, 10)}, *results[2];
+      CHECK_OK(pj_execute_spmd(executable, 2, (pj_buffer *const *const[]){arguments, arguments + 1}, 1,
+                               (pj_buffer **const[]){results, results + 1}));
+      for (int d = 0; d < 2; ++d) {
+        CHECK(is_nine(results[d], 11, 2));
+        pj_buffer_destroy(client, arguments[d]);
+        pj_buffer_destroy(client, results[d]);
+      }
+    }
+    pj_executable_destroy(executable);
+  }
+}
+
 static void a_serialized_program_loads_and_runs(void) {
   pj_executable *first = compile(ADD, &(pj_compile_options){.portable = true}), *second = NULL;
   uint8_t *bytes;
@@ -242,7 +271,8 @@ static void bad_programs_are_errors_with_the_compilers_words(void) {
 }
 
 static void flag_overrides_are_read_and_unknown_ones_refused(void) {
-  const char *good[] = {"xla_cpu_enable_fast_math=false", "xla_backend_optimization_level=1"}, *bad[] = {"xla_no_such=1"};
+  const char *good[] = {"xla_cpu_enable_fast_math=false", "xla_backend_optimization_level=1"};
+  const char *bad[] = {"xla_no_such=1"};
   pj_executable *executable = compile(ADD, &(pj_compile_options){.portable = true, .flags = good, .flag_count = 2});
   run_add(executable, 0);
   pj_executable_destroy(executable);
@@ -303,6 +333,7 @@ int main(void) {
   RUN(bad_buffers_are_refused_before_the_plugin_sees_them);
   RUN(a_portable_program_runs_on_each_device);
   RUN(an_assigned_program_runs_on_its_device_only);
+  RUN(collectives_meet_in_one_launch);
   RUN(a_serialized_program_loads_and_runs);
   RUN(a_program_tells_its_outputs_and_reads_row_major);
   RUN(a_donated_argument_is_gone_and_says_so);

@@ -1,5 +1,5 @@
-// The compiler on the fake plugin, and on the plugin that PJ_PLUGIN names where it is set. Faults are played by the worker
-// (core/worker/fault.h).
+// The compiler on the fake plugin, and on the plugin that PJ_PLUGIN names where it is set. Faults are played by the
+// worker (core/worker/fault.h).
 #include "run/compiler.h"
 
 #include <dirent.h>
@@ -12,11 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fake_plugin/fake_plugin.h"
 #include "run/disk_cache.h"
 #include "run/program_key.h"
 #include "run/worker_protocol.h"
 #include "test.h"
 
+static const fake_control *fake;
 static const char *plugin_path;
 static pj_client *client;
 static uint8_t *compile_options;
@@ -199,7 +201,7 @@ static void another_text_or_other_options_never_hit(void) {
                            &report));
   CHECK(report.by == PJ_COMPILED_IN_PROCESS);
   pj_executable_destroy(executable);
-  CHECK_OK(pj_compile_options_encode(&(pj_compile_options){.optimization_level = 19}, &other, &size));
+  CHECK_OK(pj_compile_options_encode(&(pj_compile_options){.portable = true, .optimization_level = 19}, &other, &size));
   write_program(1, code);
   CHECK_OK(pj_compiler_get(compiler, code, strlen(code), other, size, NULL, NULL, &executable, &report));
   CHECK(report.by == PJ_COMPILED_IN_PROCESS);
@@ -300,7 +302,8 @@ static void a_compile_error_is_kept_and_costs_no_worker(void) {
 }
 
 // The second request of a worker meets the fault; what comes before and after works.
-static void play(const char *fault, pj_code code, const char *part, uint64_t memory, int timeout_ms, double at_most_ms) {
+static void play(const char *fault, pj_code code, const char *part, uint64_t memory, int timeout_ms,
+                 double at_most_ms) {
   char variable[32], sentence[256];
   pj_compiler_options options = WORKERS;
   options.worker_memory_bytes = memory;
@@ -327,7 +330,8 @@ static void play(const char *fault, pj_code code, const char *part, uint64_t mem
 }
 
 static void an_abort_is_a_status_that_quotes_the_compiler(void) {
-  play("abort", PJ_ABORTED, "signal 6 (Aborted); its last words: F0000 fault.c: Check failed: this program", 0, 60000, 20000);
+  play("abort", PJ_ABORTED, "signal 6 (Aborted); its last words: F0000 fault.c: Check failed: this program", 0, 60000,
+       20000);
 }
 
 static void a_hang_is_a_status_after_the_timeout(void) {
@@ -361,8 +365,9 @@ static void a_worker_killed_while_idle_is_replaced(void) {
   pj_compiler *compiler = make(&WORKERS);
   CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
   pid_t first = only_worker();
+  siginfo_t dead;
   CHECK(!kill(first, SIGKILL));
-  while (count_workers()) pause_ms(5);
+  CHECK(!waitid(P_PID, (id_t)first, &dead, WEXITED | WNOWAIT));
   CHECK(by(compiler, 2) == PJ_COMPILED_BY_WORKER);
   CHECK(only_worker() != first);
   pj_compiler_destroy(compiler);
@@ -668,6 +673,105 @@ static void processes_fill_one_cache_at_once(void) {
   CHECK(waitpid(children[2], &status[2], 0) == children[2] && status[2] == 0);
 }
 
+// ---- what only a plugin made for it does ----------------------------------------------------------------------------
+
+static pj_status get_text(pj_compiler *compiler, const char *code, pj_compile_report *out_report) {
+  pj_executable *executable = NULL;
+  pj_status status = pj_compiler_get(compiler, code, strlen(code), compile_options, compile_options_size, NULL, NULL,
+                                     &executable, out_report);
+  pj_executable_destroy(executable);
+  return status;
+}
+
+static void a_program_that_aborts_the_compiler_costs_one_worker(void) {
+  pj_compile_report report = {0};
+  pj_compiler *compiler = make(&WORKERS);
+  CHECK_FAILS(get_text(compiler, "module { func.func public @main() { return } }\n// fake: compile-abort\n", &report),
+              PJ_ABORTED, "signal 6");
+  CHECK(report.worker_failures == 1);
+  CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
+  pj_compiler_destroy(compiler);
+}
+
+static void the_timeout_counts_the_compile_alone(void) {
+  pj_compile_report report = {0};
+  pj_compiler_options options = WORKERS;
+  options.timeout_ms = 150;
+  setenv("FAKE_PLUGIN_DELAY", "PJRT_Client_Create:400", 1);
+  pj_compiler *compiler = make(&options);
+  CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
+  CHECK_FAILS(get_text(compiler, "module { func.func public @main() { return } }\n// fake: compile-ms 5000\n", &report),
+              PJ_DEADLINE_EXCEEDED, "150 ms");
+  unsetenv("FAKE_PLUGIN_DELAY");
+  pj_compiler_destroy(compiler);
+}
+
+static void a_thread_does_not_wait_for_a_second_worker_when_the_first_is_free(void) {
+  enum { THREADS = 2 };
+  pthread_t threads[THREADS];
+  job jobs[THREADS];
+  pj_compiler *compiler = make(&WORKERS);
+  CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
+  setenv("FAKE_PLUGIN_DELAY", "PJRT_Client_Create:3000", 1);  // the second worker's
+  double start = now_ms();
+  for (int i = 0; i < THREADS; ++i) {
+    jobs[i] = (job){.compiler = compiler, .number = 100 * i + 100, .times = 10};
+    CHECK(!pthread_create(&threads[i], NULL, run_job, &jobs[i]));
+  }
+  for (int i = 0; i < THREADS; ++i) {
+    CHECK(!pthread_join(threads[i], NULL));
+    CHECK(jobs[i].code == PJ_OK);
+  }
+  CHECK(now_ms() - start < 2000);
+  unsetenv("FAKE_PLUGIN_DELAY");
+  pj_compiler_destroy(compiler);
+}
+
+static void a_worker_that_gets_no_client_leaves_the_own_process(void) {
+  setenv("FAKE_PLUGIN_FAIL", "PJRT_Client_Create:9:the chip belongs to another process", 1);
+  pj_compiler *compiler = make(&WORKERS);
+  CHECK(by(compiler, 1) == PJ_COMPILED_IN_PROCESS);
+  const char *reason = pj_compiler_own_process_reason(compiler);
+  CHECK(reason && strstr(reason, "the chip belongs to another process"));
+  unsetenv("FAKE_PLUGIN_FAIL");
+  pj_compiler_destroy(compiler);
+}
+
+static void a_worker_can_compile_for_a_topology(void) {
+  pj_compiler_options options = WORKERS;
+  options.worker_topology = "fake:1";
+  setenv("FAKE_PLUGIN_FAIL", "PJRT_Client_Create:9:the chip belongs to another process", 1);
+  pj_compiler *compiler = make(&options);
+  CHECK(by(compiler, 1) == PJ_COMPILED_BY_WORKER);
+  unsetenv("FAKE_PLUGIN_FAIL");
+  pj_compiler_destroy(compiler);
+}
+
+static void a_plugin_that_loads_nothing_foreign_compiles_in_the_own_process(void) {
+  fake->fail("PJRT_Executable_DeserializeAndLoad", PJ_UNIMPLEMENTED, "not from another process", 1000000);
+  pj_compiler *compiler = make_with_cache();
+  CHECK(by(compiler, 1) == PJ_COMPILED_IN_PROCESS);
+  const char *reason = pj_compiler_own_process_reason(compiler);
+  CHECK(reason && strstr(reason, "not from another process"));
+  CHECK(by(compiler, 1) == PJ_COMPILED_IN_PROCESS);
+  CHECK(only_worker() > 0);  // asked once, not again
+  fake->fail("PJRT_Executable_DeserializeAndLoad", 0, "", 0);
+  pj_compiler_destroy(compiler);
+}
+
+static void a_plugin_that_cannot_serialize_compiles_in_the_own_process(void) {
+  setenv("FAKE_PLUGIN_FAIL", "PJRT_Executable_Serialize:12:no bytes of it", 1);
+  fake->fail("PJRT_Executable_Serialize", PJ_UNIMPLEMENTED, "no bytes of it", 1000000);
+  pj_compiler *compiler = make_with_cache();
+  CHECK(by(compiler, 1) == PJ_COMPILED_IN_PROCESS);
+  const char *reason = pj_compiler_own_process_reason(compiler);
+  CHECK(reason && strstr(reason, "no bytes of it"));
+  CHECK(by(compiler, 1) == PJ_COMPILED_IN_PROCESS);
+  unsetenv("FAKE_PLUGIN_FAIL");
+  fake->fail("PJRT_Executable_Serialize", 0, "", 0);
+  pj_compiler_destroy(compiler);
+}
+
 // ---- cost -----------------------------------------------------------------------------------------------------------
 
 static int by_value(const void *a, const void *b) {
@@ -706,7 +810,7 @@ static bool open_plugin(const char *path) {
   plugin_path = path;
   CHECK_OK(pj_plugin_load(path, &plugin));
   if (plugin) CHECK_OK(pj_client_create(plugin, NULL, 0, &client));
-  CHECK_OK(pj_compile_options_encode(&(pj_compile_options){0}, &compile_options, &compile_options_size));
+  CHECK_OK(pj_compile_options_encode(&(pj_compile_options){.portable = true}, &compile_options, &compile_options_size));
   return client != NULL;
 }
 
@@ -758,6 +862,15 @@ static void run_all(const char *path) {
   RUN_FRESH(a_forked_child_starts_its_own_worker);
   RUN_FRESH(processes_fill_one_cache_at_once);
   RUN_FRESH(the_cost_of_a_worker_is_measured);
+  if (!strcmp(path, FAKE_PLUGIN)) {
+    RUN_FRESH(a_program_that_aborts_the_compiler_costs_one_worker);
+    RUN_FRESH(the_timeout_counts_the_compile_alone);
+    RUN_FRESH(a_thread_does_not_wait_for_a_second_worker_when_the_first_is_free);
+    RUN_FRESH(a_worker_that_gets_no_client_leaves_the_own_process);
+    RUN_FRESH(a_worker_can_compile_for_a_topology);
+    RUN_FRESH(a_plugin_that_loads_nothing_foreign_compiles_in_the_own_process);
+    RUN_FRESH(a_plugin_that_cannot_serialize_compiles_in_the_own_process);
+  }
   close_plugin();
 }
 
@@ -770,9 +883,9 @@ int main(int count, char **arguments) {
   snprintf(folder, sizeof folder, "%s/pj-compiler-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
   if (!mkdtemp(folder)) return 1;
   snprintf(cache_path, sizeof cache_path, "%s/cache", folder);
-#ifdef PJ_FAKE_PLUGIN
-  run_all(PJ_FAKE_PLUGIN);
-#endif
+  fake = fake_plugin_control(FAKE_PLUGIN);
+  run_all(FAKE_PLUGIN);
+  CHECK(fake_plugin_is_empty(fake->counts()));
   if (getenv("PJ_PLUGIN"))
     run_all(getenv("PJ_PLUGIN"));
   else

@@ -1,5 +1,5 @@
-// What the two halves of abi_test compare: FIELD of each struct in order, then the STRUCT itself; CONSTANT(ours, official).
-// Included by ours.c and official.c, which cannot include each other's header.
+// What the two halves of abi_test compare: FIELD of each struct in order, then the STRUCT itself; CONSTANT(ours,
+// official). Included by ours.c and official.c, whose headers cannot be included together.
 
 FIELD(PJRT_Extension_Base, struct_size) FIELD(PJRT_Extension_Base, type) FIELD(PJRT_Extension_Base, next)
 STRUCT(PJRT_Extension_Base)

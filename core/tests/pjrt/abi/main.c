@@ -7,7 +7,8 @@ static void our_declarations_match_the_official_header(void) {
   CHECK(abi_ours_count == abi_official_count);
   for (size_t i = 0; i < abi_ours_count; ++i) {
     const abi_row *a = &abi_ours[i], *b = &abi_official[i];
-    bool same = !strcmp(a->owner, b->owner) && !strcmp(a->name, b->name) && a->offset == b->offset && a->size == b->size;
+    bool same = !strcmp(a->owner, b->owner) && !strcmp(a->name, b->name);
+    same = same && a->offset == b->offset && a->size == b->size;
     CHECK(same);
     if (!same)
       fprintf(stderr, "  %s.%s: ours at %zu of size %zu, official at %zu of size %zu\n", a->owner, a->name, a->offset,

@@ -1,0 +1,131 @@
+"""Speed as ratios, measured in one run on one machine with one plugin file.
+
+    python benchmarks/compare.py [--rounds 9] [--case NAME] [--out out/benchmark.json]
+
+Each contender is a process of its own that waits while the others are measured: torch-pjrt, PyTorch on the CPU, JAX on the
+same plugin file, and a C loop over the plugin (raw). A round asks every contender of a case in turn; a ratio is the median
+over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# Case -> what it measures, its contenders, and the bounds that the project holds itself to: (ours over whom, at most).
+CASES = {
+    "add": ("us per `a + b` of 9 floats, chained", ["ours", "torch", "jax", "raw"], [("jax", 0.5), ("raw", 1.4)]),
+    "to_device": ("ms for .to of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
+    "to_host": ("ms for .cpu of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
+    "item": ("us for .item() of a ready scalar", ["ours", "torch", "jax", "raw"], [("raw", 3.0)]),
+    "matmul": ("ms for a 512 x 512 float32 product", ["ours", "torch", "jax"], []),
+    "exp": ("ms for exp of 4 M floats", ["ours", "torch", "jax"], []),
+}
+
+
+class Contender:
+    """A process that answers a case's name with the seconds of one repetition."""
+
+    def __init__(self, name, plugin):
+        environment = dict(os.environ, TORCH_PJRT_PLUGIN=str(plugin))
+        if name == "jax":
+            environment.update(PJRT_NAMES_AND_LIBRARY_PATHS=f"peer:{plugin}", JAX_PLATFORMS="peer", TF_CPP_MIN_LOG_LEVEL="3")
+        command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", name]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                        env=environment)
+        self.version = self.process.stdout.readline().strip()
+        if not self.version:
+            sys.exit(f"the contender {name} does not start: {' '.join(map(str, command))}")
+
+    def measure(self, case):
+        self.process.stdin.write(case + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"a contender died in case {case}")
+        return float(answer)
+
+
+def build_raw():
+    """Compiles raw.c against the installed core."""
+    import torch_pjrt
+
+    library = Path(torch_pjrt.__file__).parent
+    program = HERE.parent / "build" / "raw"
+    program.parent.mkdir(exist_ok=True)
+    subprocess.run(["gcc", "-std=c17", "-O2", "-D_GNU_SOURCE", f"-I{HERE.parent / 'core' / 'include'}", HERE / "raw.c", "-o", program,
+                    next(library.glob("libpj.so*")), f"-Wl,-rpath,{library}"], check=True)
+    return program
+
+
+def run_case(case, contenders, rounds):
+    measured = {name: [] for name in CASES[case][1]}
+    for name in measured:
+        contenders[name].measure(case)  # warm: compiles, caches
+    for _ in range(rounds):
+        for name in measured:
+            measured[name].append(contenders[name].measure(case))
+    medians = {name: statistics.median(values) for name, values in measured.items()}
+    ratios = {name: statistics.median(a / b for a, b in zip(measured["ours"], values)) for name, values in measured.items()}
+    return {"seconds": medians, "ours over": ratios, "all": measured}
+
+
+def second_process():
+    """Compiles and the seconds of the first training step of a small model, in a first and a second process of one cache."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as cache:
+        runs = []
+        for _ in range(2):
+            begin = time.perf_counter()
+            result = subprocess.run([sys.executable, HERE / "contender.py", "first_step"], capture_output=True, text=True,
+                                    env=dict(os.environ, TORCH_PJRT_CACHE=cache), check=True)
+            runs.append(dict(json.loads(result.stdout), process_seconds=time.perf_counter() - begin))
+    return {"first": runs[0], "second": runs[1]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--case", action="append", choices=[*CASES, "second_process"])
+    parser.add_argument("--plugin", type=Path, help="plugin file (default: the one that torch-pjrt selects)")
+    parser.add_argument("--out", type=Path, default=Path("out/benchmark.json"))
+    options = parser.parse_args()
+    if not options.plugin:
+        from torch_pjrt import _plugin
+        options.plugin = Path(_plugin.select().path)
+    wanted = options.case or [*CASES, "second_process"]
+    names = sorted({name for case in wanted if case in CASES for name in CASES[case][1]})
+    contenders = {name: Contender(name, options.plugin) for name in names}
+    report = {"date": time.strftime("%Y-%m-%d"), "machine": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+              "load": os.getloadavg()[0], "plugin": options.plugin.name, "versions": {n: c.version for n, c in contenders.items()}, "cases": {}}
+    print(f"plugin {options.plugin.name}; load {report['load']:.1f}; {report['versions']}")
+    broken = False
+    for case in wanted:
+        if case == "second_process":
+            result = report["cases"][case] = second_process()
+            print(f"{case}: {result}")
+            broken |= result["second"]["compiles"] > 0
+            continue
+        what, _, bounds = CASES[case]
+        result = report["cases"][case] = run_case(case, contenders, options.rounds)
+        scale = 1e6 if what.startswith("us") else 1e3
+        times = "  ".join(f"{name} {seconds * scale:.2f}" for name, seconds in result["seconds"].items())
+        print(f"{case:<10} {what:<44} {times}")
+        for other, most in bounds:
+            ratio = result["ours over"][other]
+            print(f"{'':<10} ours over {other}: {ratio:.2f} (at most {most}){'' if ratio <= most else '  NOT MET'}")
+            broken |= ratio > most
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1))
+    return int(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
