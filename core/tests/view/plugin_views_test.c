@@ -109,11 +109,7 @@ static void a_plugin_reads_and_writes_random_views_as_addressing_says(void) {
 }
 
 int main(void) {
-  const char *path = getenv("PJ_PLUGIN");
-  if (!path) {
-    printf("skipped: PJ_PLUGIN is not set\n");
-    return 0;
-  }
+  const char *path = test_plugin("PJ_PLUGIN");
   pj_plugin *plugin = NULL;
   CHECK_OK(pj_plugin_load(path, &plugin));
   CHECK_OK(pj_client_create(plugin, NULL, 0, &client));

@@ -170,11 +170,7 @@ static void all(void) {
 }
 
 int main(void) {
-  const char *plugin = getenv("PJ_PLUGIN");
-  if (!plugin) {
-    puts("skipped: PJ_PLUGIN does not name a plugin");
-    return 0;
-  }
+  const char *plugin = test_plugin("PJ_PLUGIN");
   pj_option devices = {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 1};
   pj_runtime_options options = {.plugin_path = plugin, .client_options = &devices, .client_option_count = 1};
   for (int length = 1; length <= 8; length += 7) {
