@@ -1,69 +1,14 @@
 // The queue on a real plugin (PJ_PLUGIN): ops are run, donated, written through views, and the same with 8 ops a region.
-#include "pj/run.h"
-
 #include <math.h>
-#include <stdlib.h>
 
-#include "tests/test.h"
+#include "run/ops.h"
 
 static pj_runtime *runtime;
 static pj_device *device;
 
-static pj_storage *from_host(const float *data, int64_t count) {
-  pj_value *value = NULL;
-  CHECK_OK(pj_value_from_host(device, data, PJ_F32, 1, &count, &value));
-  return value ? pj_storage_create_with(device, value) : NULL;
-}
-
-static void to_host(pj_storage *storage, float *data) {
-  pj_value *value = pj_storage_value(storage);
-  CHECK_OK(pj_value_to_host(device, value, data));
-  pj_value_release(value);
-}
-
-static void vector(pj_call *call, pj_storage *storage, int64_t count) {
-  int64_t one = 1;
-  pj_call_tensor(call, storage, PJ_F32, 1, &count, &one, 0, 0);
-}
-
-// call must be an op on vectors of `count` floats with one such result.
-static void submit(pj_call *call, int64_t count) {
-  const pj_plan *plan = NULL;
-  CHECK_OK(pj_submit(device, call, &plan));
-  if (plan) return;
-  pj_tensor_spec result = {.dtype = PJ_F32, .rank = 1, .sizes = {count}, .strides = {1}};
-  CHECK_OK(pj_plan_create(device, call, &result, 1));
-  CHECK_OK(pj_submit(device, call, &plan));
-  CHECK(plan != NULL);
-}
-
-static pj_storage *add(pj_storage *a, pj_storage *b, int64_t count) {
-  pj_call call = {.op = pj_runtime_op(runtime, "aten::add.Tensor")};
-  vector(&call, a, count);
-  vector(&call, b, count);
-  pj_call_number_int(&call, 1, PJ_S64, PJ_WEIGHT_PYTHON);
-  submit(&call, count);
-  pj_value_retain(call.results[0]);
-  pj_storage *result = pj_storage_create_with(device, call.results[0]);
-  pj_call_destroy(&call);
-  return result;
-}
-
-// storage[:] = storage[:] * number
-static void scale(pj_storage *storage, double number, int64_t count) {
-  pj_call call = {.op = pj_runtime_op(runtime, "aten::mul.Tensor"), .hold = true};
-  int64_t one = 1;
-  vector(&call, storage, count);
-  pj_call_number_float(&call, number, PJ_F64, PJ_WEIGHT_PYTHON);
-  submit(&call, count);
-  CHECK_OK(pj_storage_write(storage, call.results[0], &one, PJ_F32, 1, &count, &one, 0, 0));
-  pj_call_destroy(&call);
-  CHECK_OK(pj_device_end_op(device));
-}
-
 static void an_op_compiles_once_and_runs(void) {
   float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3] = {0};
-  pj_storage *x = from_host(a, 3), *y = from_host(b, 3);
+  pj_storage *x = from_host(device, a, 3), *y = from_host(device, b, 3);
   pj_counters before, after;
   pj_runtime_counters(runtime, &before);
   pj_storage *z = add(x, y, 3), *w = add(z, y, 3);
@@ -81,7 +26,7 @@ static void an_op_compiles_once_and_runs(void) {
 
 static void a_changing_number_does_not_compile(void) {
   float a[3] = {1, 2, 3}, b[3];
-  pj_storage *x = from_host(a, 3);
+  pj_storage *x = from_host(device, a, 3);
   scale(x, 2, 3);
   to_host(x, b);
   pj_counters before, after;
@@ -102,7 +47,7 @@ static void an_overwritten_buffer_is_donated(void) {
   int64_t count = 1 << 16;
   float *a = malloc((size_t)count * sizeof *a);
   for (int64_t i = 0; i < count; ++i) a[i] = (float)i;
-  pj_storage *x = from_host(a, count);
+  pj_storage *x = from_host(device, a, count);
   pj_counters before, after;
   pj_runtime_counters(runtime, &before);
   pj_device_memory memory;
@@ -120,7 +65,7 @@ static void an_overwritten_buffer_is_donated(void) {
 
 static void a_write_through_a_view_changes_the_base_only_there(void) {
   float a[6] = {0, 1, 2, 3, 4, 5}, b[2] = {-1, -2}, c[6];
-  pj_storage *x = from_host(a, 6), *y = from_host(b, 2);
+  pj_storage *x = from_host(device, a, 6), *y = from_host(device, b, 2);
   pj_value *source = pj_storage_value(y);
   int64_t two = 2, one = 1;
   CHECK_OK(pj_storage_write(x, source, &one, PJ_F32, 1, &two, &two, 1, 0));
@@ -134,7 +79,7 @@ static void a_write_through_a_view_changes_the_base_only_there(void) {
 
 static void an_unwritten_storage_reads_as_zeros(void) {
   float a[3] = {1, 2, 3}, b[3] = {9, 9, 9};
-  pj_storage *x = from_host(a, 3), *y = pj_storage_create(device, 12);
+  pj_storage *x = from_host(device, a, 3), *y = pj_storage_create(device, 12);
   pj_storage *z = add(x, y, 3);
   to_host(z, b);
   CHECK(b[0] == 1 && b[2] == 3);
@@ -147,7 +92,7 @@ static void memory_is_counted_and_limited(void) {
   pj_device_memory base, now;
   pj_device_memory_info(device, &base);
   float a[1024] = {0};
-  pj_storage *x = from_host(a, 1024);
+  pj_storage *x = from_host(device, a, 1024);
   pj_device_memory_info(device, &now);
   CHECK(now.allocated == base.allocated + 4096);
   pj_device_set_memory_limit(device, now.allocated + 100);
