@@ -147,20 +147,36 @@ std::string set_fallback(const std::string &mode) {
   TORCH_CHECK_VALUE(false, "the fallback mode is \"warn\", \"error\" or \"silent\", not \"", mode, "\"");
 }
 
+// pybind11 knows c10::Error only as a std::exception: gives it the type that torch's own functions give.
+void translate(std::exception_ptr pending) {
+  auto set = [](PyObject *type, const c10::Error &error) { PyErr_SetString(type, error.what_without_backtrace()); };
+  try {
+    if (pending) std::rethrow_exception(pending);
+  } catch (python_error &error) {
+    error.restore();
+  } catch (const c10::IndexError &error) {
+    set(PyExc_IndexError, error);
+  } catch (const c10::ValueError &error) {
+    set(PyExc_ValueError, error);
+  } catch (const c10::TypeError &error) {
+    set(PyExc_TypeError, error);
+  } catch (const c10::NotImplementedError &error) {
+    set(PyExc_NotImplementedError, error);
+  } catch (const c10::OutOfMemoryError &error) {
+    set(py::module_::import("torch").attr("OutOfMemoryError").ptr(), error);
+  } catch (const c10::Error &error) {
+    set(PyExc_RuntimeError, error);
+  }
+}
+
 }  // namespace
 }  // namespace torch_pjrt
 
 using namespace torch_pjrt;  // NOLINT: the module below is all of this file's use of it
 
 PYBIND11_MODULE(_C, m) {
-  py::register_exception_translator([](std::exception_ptr pending) {
-    // pybind11 knows c10::Error only as std::exception; give the type that torch itself gives.
-    try {
-      if (pending) std::rethrow_exception(pending);
-    }
-    CATCH_TH_ERRORS(return)
-  });
-  register_kernels();
+  py::register_exception_translator(translate);
+  m.def("register_kernels", register_kernels);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
         py::arg("queue_length"));

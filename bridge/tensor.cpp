@@ -285,6 +285,12 @@ Tensor to_copy(const Tensor &self, std::optional<ScalarType> type, std::optional
   }
   check_options(layout, pin_memory);
   DeviceIndex index = index_of(to);
+  if (!on_device(self)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!self.is_meta(), "Cannot copy out of meta tensor; no data!");
+    Tensor host = self.scalar_type() == wanted ? self : self.to(wanted);
+    Tensor here = from_host(host, index);
+    return clone_tensor(here, format);
+  }
   Tensor here = self.device().index() == index ? self : to_index(self, index);
   if (wanted == here.scalar_type()) return clone_tensor(here, format);
   // A conversion to real drops the imaginary part, as on the CPU; the warning is given by the copy there.

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "run/internal.h"
 
@@ -6,6 +7,10 @@ enum { MOST_EXPLANATIONS = 100000 };
 
 // The first address that stands for a storage: not canonical on x86-64, so that a stray read faults at once.
 static const uint64_t FIRST_TOKEN = UINT64_C(1) << 48;
+
+// XLA:CPU's defaults that break PyTorch's semantics: its maximum and minimum drop NaN, and roundings to a half type
+// between two ops of one program may be left out.
+static const char *const CPU_FLAGS[] = {"xla_cpu_enable_fast_min_max=false", "xla_allow_excess_precision=false"};
 
 static pj_status out_of_memory(void) { return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory"); }
 
@@ -48,6 +53,10 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
   if (!status) status = pj_compiler_create(runtime->client, &compiler, &runtime->compiler);
   // One program for every device of the client: which one is chosen at execution.
   pj_compile_options compile = {.portable = true};
+  if (!status && !strcmp(pj_client_platform(runtime->client), "cpu")) {
+    compile.flags = CPU_FLAGS;
+    compile.flag_count = sizeof CPU_FLAGS / sizeof *CPU_FLAGS;
+  }
   if (!status)
     status = pj_compile_options_encode(&compile, &runtime->compile_options, &runtime->compile_options_size);
   if (!status) {

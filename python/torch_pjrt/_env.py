@@ -48,7 +48,6 @@ VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_INDEX_CHECK", choice("deferred", "strict", "off"), "deferred", "When an index out of range is "
              "told: at the next synchronization, at once, or never."),
     Variable("TORCH_PJRT_LOG", choice("error", "warning", "info", "debug"), "warning", "What the core writes to stderr."),
-    Variable("TORCH_PJRT_AUTOLOAD", flag, True, "Whether `import torch` makes the device known by itself."),
 ]}
 
 

@@ -335,9 +335,19 @@ TOLERANCES = {torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5), torch
               torch.complex64: (1.3e-6, 1e-5), torch.float64: (1e-7, 1e-7), torch.complex128: (1e-7, 1e-7)}
 
 
-def compare(name, *args, rtol=None, atol=None, meta=True, **kwargs):
-    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included."""
+def widened(value):
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    return type(value)(map(widened, value)) if isinstance(value, (list, tuple)) else value
+
+
+def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
+    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included. With `wide`, half types
+    are held against the CPU's float32 result, narrowed: some CPU kernels sum in the half type itself."""
     expected = flat_results(overload(name)(*args, **kwargs))
+    if wide:
+        exact = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
+        expected = [x.to(e.dtype) for x, e in zip(exact, expected)]
     got = run(name, *args, results=None if meta and name not in WITHOUT_META else expected, **kwargs)
     assert len(got) == len(expected), f"{name}: {len(got)} results, CPU gives {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected)):
