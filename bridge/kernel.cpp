@@ -197,6 +197,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
   composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   numbers = takes_cpu_numbers(base) || handle.hasTag(at::Tag::pointwise);
   indices = takes_indices(base);
+  range = base == "arange" || base == "range";
   random = handle.hasTag(at::Tag::nondeterministic_seeded);
   for (const auto &argument : schema.arguments()) random |= kind_of(argument) == Kind::kGenerator;
 
@@ -819,6 +820,21 @@ void write_call(Run &run, pj_call *call) {
   if (run.index < 0) run.index = current_device();
 }
 
+// The length of a range is the one result size that depends on run-time numbers, so it is part of the key: computed in
+// doubles and in integers, since PyTorch takes one or the other by the result's dtype.
+void write_range_length(Run &run, pj_call *call) {
+  double numbers[3] = {0, 0, 1};  // start, end, step
+  size_t count = 0;
+  for (const Argument &argument : run.op.arguments) count += argument.kind == Kind::kNumber;
+  for (size_t i = 0; i < count; ++i) {  // arange(end), arange(start, end), arange(start, end, step)
+    c10::Scalar value = run.argument(i).toScalar();
+    numbers[count == 1 ? 1 : i] = value.isComplex() ? value.toComplexDouble().real() : value.toDouble();
+  }
+  pj_call_float(call, std::ceil((numbers[1] - numbers[0]) / numbers[2]));
+  for (double &number : numbers) number = std::trunc(number);
+  pj_call_float(call, std::ceil((numbers[1] - numbers[0]) / numbers[2]));
+}
+
 // After the schema's arguments: seed and offset of a random op, and what a written argument's type is, since results
 // take it.
 void write_extras(Run &run, pj_call *call) {
@@ -827,6 +843,7 @@ void write_extras(Run &run, pj_call *call) {
     pj_call_number_int(call, static_cast<int64_t>(seed.seed), PJ_S64, PJ_WEIGHT_PYTHON);
     pj_call_number_int(call, static_cast<int64_t>(seed.offset), PJ_S64, PJ_WEIGHT_PYTHON);
   }
+  if (run.op.range) write_range_length(run, call);
   if (!run.mutates || run.op.flags & kDynamic) return;
   for (int w = 0; w < run.op.mutation->write_count; ++w) {
     const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));

@@ -67,6 +67,7 @@ struct Op {
   bool numbers = false;              // takes 0-d CPU tensors as numbers
   bool indices = false;              // argument 1 is a list of index tensors
   bool random = false;
+  bool range = false;                // arange: its numbers say its length
 
   const pj_op *twin = nullptr;   // the functional overload: itself, if it does not mutate
   const pj_op *plain = nullptr;  // of a hidden mutation: the op itself, when it does not write
