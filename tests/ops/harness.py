@@ -335,3 +335,11 @@ def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
         torch.testing.assert_close(g, e.resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
                                    atol=a if atol is None else atol, equal_nan=True,
                                    msg=lambda text: f"{name} result {i}: {text}")
+
+
+def values(*shape, dtype=torch.float32):
+    """Reproducible numbers around 0, of any dtype."""
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, generator=generator)
+    return (torch.randn(shape, generator=generator) * 4).to(dtype)
