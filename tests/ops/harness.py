@@ -355,3 +355,25 @@ def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
         torch.testing.assert_close(g, e.resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
                                    atol=a if atol is None else atol, equal_nan=True,
                                    msg=lambda text: f"{name} result {i}: {text}")
+
+
+def widened(value):
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(widened, value))
+    return torch.float64 if value in (torch.float16, torch.bfloat16) else value
+
+
+def compare_wide(name, *args, rtol=None, atol=None, meta=True, **kwargs):
+    """As `compare`; half types are held to the float64 result, narrowed: PyTorch's CPU kernels round some intermediate
+    results to half, the device rounds once."""
+    exact = flat_results(overload(name)(*args, **kwargs))
+    wide = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
+    got = run(name, *args, results=None if meta else exact, **kwargs)
+    assert len(got) == len(exact), f"{name}: {len(got)} results, CPU gives {len(exact)}"
+    for i, (g, e, w) in enumerate(zip(got, exact, wide)):
+        r, a = TOLERANCES.get(e.dtype, (0, 0))
+        torch.testing.assert_close(g, w.to(e.dtype).resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
+                                   atol=a if atol is None else atol, equal_nan=True,
+                                   msg=lambda text: f"{name}({g.dtype}) result {i}: {text}")
