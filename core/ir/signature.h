@@ -2,8 +2,8 @@
 #ifndef PJ_IR_SIGNATURE_H_
 #define PJ_IR_SIGNATURE_H_
 
+#include "ir/type.h"
 #include "pj/call.h"
-#include "view/view.h"
 
 // A tensor or run-time number that the program takes as input.
 typedef struct pj_operand {

@@ -79,12 +79,15 @@ static hlo_convolution_spec spec_of(const conv *c) {
   return spec;
 }
 
-static hlo_value forward(pj_lowering *l, const conv *c, hlo_value input, hlo_value weight) {
+// The convolution up to `size` windows in each spatial dimension; an output_padding may leave room for more.
+static hlo_value forward(pj_lowering *l, const conv *c, hlo_value input, hlo_value weight, const int64_t *size) {
   hlo_convolution_spec spec = spec_of(c);
   for (int d = 0; d < c->spatial; ++d) {
+    int64_t extent = c->dilation[d] * (weight.dims[d + 2] - 1) + 1;
     spec.stride[d] = c->stride[d];
-    spec.pad_low[d] = spec.pad_high[d] = c->padding[d];
     spec.rhs_dilation[d] = c->dilation[d];
+    spec.pad_low[d] = c->padding[d];
+    spec.pad_high[d] = (size[d] - 1) * c->stride[d] + extent - input.dims[d + 2] - c->padding[d];
   }
   return hlo_convolution(l->h, input, weight, &spec, input.dtype);
 }
@@ -160,7 +163,7 @@ static void lower_convolution(pj_lowering *l) {
   hlo_value y;
   if (is_empty(input) || is_empty(weight) || is_empty(output)) y = zeros(l, 0);
   else if (c.transposed) y = adjoint(l, &c, wide(l, 0), wide(l, 1), output.dims + 2);
-  else y = forward(l, &c, wide(l, 0), wide(l, 1));
+  else y = forward(l, &c, wide(l, 0), wide(l, 1), output.dims + 2);
   if (pj_present(l, 2)) {
     hlo_value bias = hlo_convert(h, pj_tensor(l, 2), y.dtype);
     if (!pj_require(l, bias.rank == 1 && bias.dims[0] == output.dims[1], PJ_INVALID_ARGUMENT, "expected bias to be "
@@ -181,7 +184,7 @@ static void convolution_backward(pj_lowering *l, int first, int mask) {
   hlo_value grad = wide(l, 0);
   int out = pj_gradient(l, mask, 0);
   if (out >= 0)
-    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? forward(l, &c, grad, wide(l, 2))
+    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? forward(l, &c, grad, wide(l, 2), input.dims + 2)
                                                            : adjoint(l, &c, grad, wide(l, 2), input.dims + 2));
   out = pj_gradient(l, mask, 1);
   if (out >= 0)

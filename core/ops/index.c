@@ -152,6 +152,21 @@ hlo_value pj_positions_read(pj_lowering *l, hlo_value x, const pj_positions *at)
   return hlo_gather(h, x, hlo_concatenate(h, columns, spec.start_count, points.rank), &spec);
 }
 
+hlo_value pj_take_along(pj_lowering *l, hlo_value x, hlo_value index, int dim) {
+  if (hlo_failed(l->h)) return index;
+  int64_t limit[PJ_MAX_RANK], start[PJ_MAX_RANK] = {0};
+  hlo_gather_spec spec = {.collapsed = {dim}, .collapsed_count = 1, .start_index_map = {dim}, .start_count = 1,
+                          .index_vector_dim = x.rank};
+  for (int d = 0; d < x.rank; ++d) {
+    limit[d] = d == dim ? x.dims[d] : index.dims[d];
+    spec.slice_sizes[d] = 1;
+    if (d == dim) continue;
+    spec.operand_batching[spec.batching_count] = d;
+    spec.indices_batching[spec.batching_count++] = d;
+  }
+  return hlo_gather(l->h, hlo_slice(l->h, x, start, limit, NULL), index, &spec);
+}
+
 // ---- writes through a view ------------------------------------------------------------------------------------------
 
 // How a view's dimensions lie in a base: base coordinate b is start[b] plus step[v] * (view coordinate v) over all v with
@@ -279,6 +294,24 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
   return hlo_reshape(h, written, base.rank, base.dims);
 }
 
+// ---- masks ----------------------------------------------------------------------------------------------------------
+
+hlo_value pj_true_before(hlo *h, hlo_value mask) {
+  hlo_value ones = hlo_convert(h, hlo_flatten(h, mask), PJ_S32);
+  return hlo_size(mask) ? hlo_sub(h, hlo_scan(h, HLO_ADD, ones, 0), ones) : ones;
+}
+
+hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size, hlo_value fill) {
+  hlo *h = l->h;
+  hlo_value packed = hlo_broadcast_to(h, fill, 1, &size);
+  if (!size || !hlo_size(values)) return packed;
+  pj_view view = pj_view_whole(packed);
+  // A scatter drops what lies outside: what is not kept goes behind the end.
+  hlo_value place = hlo_select(h, kept, pj_true_before(h, kept), hlo_constant_int(h, PJ_S32, size));
+  pj_positions at = {.rank = 1, .indexed = {true}, .indices = {place}};
+  return pj_positions_write(l, HLO_SECOND, packed, &view, &at, values);
+}
+
 // ---- lowerings ------------------------------------------------------------------------------------------------------
 
 // Whether the only result has no elements; then it is returned, since there is nothing to address.
@@ -324,25 +357,12 @@ static void lower_gather(pj_lowering *l) {
   if (!pj_require(l, index.rank == x.rank, PJ_INVALID_ARGUMENT,
                   "Index tensor must have the same number of dimensions as input tensor"))
     return;
-  index = pj_index_check_from_zero(l, index, x.dims[dim]);
-  int64_t limit[PJ_MAX_RANK], start[PJ_MAX_RANK] = {0};
-  hlo_gather_spec spec = {.index_vector_dim = x.rank};
-  for (int d = 0; d < x.rank; ++d) {
+  for (int d = 0; d < x.rank; ++d)
     if (!pj_require(l, d == dim ? x.dims[d] > 0 : index.dims[d] <= x.dims[d], PJ_INVALID_ARGUMENT,
                     "Size does not match at dimension %d expected index of %lld to be no larger than self of %lld apart "
                     "from dimension %d", d, (long long)index.dims[d], (long long)x.dims[d], dim))
       return;
-    limit[d] = d == dim ? x.dims[d] : index.dims[d];
-    spec.slice_sizes[d] = 1;
-    if (d == dim) continue;
-    spec.operand_batching[spec.batching_count] = d;
-    spec.indices_batching[spec.batching_count++] = d;
-  }
-  spec.collapsed[spec.collapsed_count++] = dim;
-  spec.start_index_map[spec.start_count++] = dim;
-  hlo_value read = hlo_gather(l->h, hlo_slice(l->h, x, start, limit, NULL), index, &spec);
-  pj_type type = pj_result_type(l, 0);
-  pj_return(l, 0, hlo_reshape(l->h, read, type.rank, type.dims));
+  pj_return_reshaped(l, 0, pj_take_along(l, x, pj_index_check_from_zero(l, index, x.dims[dim]), dim));
 }
 
 // aten::take(self, index): self.flatten()[index]

@@ -42,10 +42,20 @@ int pj_positions_front(const pj_positions *at);
 // x[positions]: whole dimensions in order, the indices' dimensions where pj_positions_front says.
 hlo_value pj_positions_read(pj_lowering *l, hlo_value x, const pj_positions *at);
 
+// torch.take_along_dim: x[i0, ..., index[i0, i1, ...], ...] with the (checked) index in place `dim`; index is no larger than
+// x in the other dimensions.
+hlo_value pj_take_along(pj_lowering *l, hlo_value x, hlo_value index, int dim);
+
 // Combines `updates` into the positions of a view of `base` by `op` and gives the new base. `updates` has the dimensions
 // of the indices first, then the whole ones in order; a dimension of 1 stretches. What is written is all that it costs
 // when the base is donated. Order of repeated positions: any.
 hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj_view *view, const pj_positions *at,
                              hlo_value updates);
+
+// For every element of a mask, in flat order, how many true ones come before it: 1-d, s32.
+hlo_value pj_true_before(hlo *h, hlo_value mask);
+
+// The elements of `values` (1-d) where `kept` (1-d) is true, packed to the front of `size` elements; the rest is `fill` (0-d).
+hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size, hlo_value fill);
 
 #endif

@@ -135,10 +135,10 @@ static void lower_triangular_solve(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(linalg_lowerings) = {
-    {"aten::linalg_cholesky_ex", lower_cholesky, 0, 0, 0},
-    {"aten::_cholesky_solve_helper", lower_cholesky_solve, 0, 0, 0},
-    {"aten::cholesky_inverse", lower_cholesky_inverse, 0, 0, 0},
-    {"aten::linalg_solve_triangular", lower_solve_triangular, 0, 0, 0},
-    {"aten::triangular_solve", lower_triangular_solve, 0, 0, 0},
+    {"aten::linalg_cholesky_ex", lower_cholesky},
+    {"aten::_cholesky_solve_helper", lower_cholesky_solve},
+    {"aten::cholesky_inverse", lower_cholesky_inverse},
+    {"aten::linalg_solve_triangular", lower_solve_triangular},
+    {"aten::triangular_solve", lower_triangular_solve},
     {0},
 };

@@ -8,6 +8,7 @@
 
 #include "hlo/hlo.h"
 #include "ir/signature.h"
+#include "view/view.h"
 
 typedef struct pj_lowering {
   hlo *h;

@@ -376,13 +376,13 @@ static void lower_slogdet(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(lu_lowerings) = {
-    {"aten::linalg_lu_factor_ex", lower_lu_factor, 0, 0, 0},
-    {"aten::linalg_lu", lower_lu, 0, 0, 0},
-    {"aten::lu_unpack", lower_lu_unpack, 0, 0, 0},
-    {"aten::linalg_lu_solve", lower_lu_solve, 0, 0, 0},
-    {"aten::_linalg_solve_ex", lower_solve, 0, 0, 0},
-    {"aten::linalg_inv_ex", lower_inverse, 0, 0, 0},
-    {"aten::_linalg_det", lower_det, 0, 0, 0},
-    {"aten::_linalg_slogdet", lower_slogdet, 0, 0, 0},
+    {"aten::linalg_lu_factor_ex", lower_lu_factor},
+    {"aten::linalg_lu", lower_lu},
+    {"aten::lu_unpack", lower_lu_unpack},
+    {"aten::linalg_lu_solve", lower_lu_solve},
+    {"aten::_linalg_solve_ex", lower_solve},
+    {"aten::linalg_inv_ex", lower_inverse},
+    {"aten::_linalg_det", lower_det},
+    {"aten::_linalg_slogdet", lower_slogdet},
     {0},
 };

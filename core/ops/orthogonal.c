@@ -120,10 +120,10 @@ static void lower_eigh(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(orthogonal_lowerings) = {
-    {"aten::linalg_qr", lower_qr, 0, 0, 0},
-    {"aten::geqrf", lower_geqrf, 0, 0, 0},
-    {"aten::linalg_householder_product", lower_householder_product, 0, 0, 0},
-    {"aten::ormqr", lower_ormqr, 0, 0, 0},
-    {"aten::_linalg_eigh", lower_eigh, 0, 0, 0},
+    {"aten::linalg_qr", lower_qr},
+    {"aten::geqrf", lower_geqrf},
+    {"aten::linalg_householder_product", lower_householder_product},
+    {"aten::ormqr", lower_ormqr},
+    {"aten::_linalg_eigh", lower_eigh},
     {0},
 };

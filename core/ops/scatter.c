@@ -155,9 +155,9 @@ static target scatter_target(pj_lowering *l) {
   hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2)), src = pj_tensor(l, 3);
   if (hlo_failed(l->h)) return t;
   int dim = pj_dim(l, 1, t.view.rank);
-  pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_INVALID_ARGUMENT,
-             "scatter(): Expected dtype int32/int64 for index");
   bool empty = hlo_size(index) == 0;
+  pj_require(l, empty || index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_INVALID_ARGUMENT,
+             "scatter(): Expected dtype int32/int64 for index");
   pj_require(l, empty || index.rank == t.view.rank, PJ_INVALID_ARGUMENT,
              "Index tensor must have the same number of dimensions as self tensor");
   if (hlo_failed(l->h)) return t;
@@ -329,12 +329,6 @@ static void lower_put(pj_lowering *l) {
 
 // ---- masks ----------------------------------------------------------------------------------------------------------
 
-// For every element of a flat mask, how many true ones come before it; s32.
-static hlo_value true_before(pj_lowering *l, hlo_value mask) {
-  hlo_value ones = hlo_convert(l->h, hlo_flatten(l->h, mask), PJ_S32);
-  return hlo_sub(l->h, hlo_scan(l->h, HLO_ADD, ones, 0), ones);
-}
-
 // aten::masked_scatter(self, mask, source): the k-th true element takes source.flatten()[k]
 static void lower_masked_scatter(pj_lowering *l) {
   hlo *h = l->h;
@@ -353,7 +347,7 @@ static void lower_masked_scatter(pj_lowering *l) {
     pj_return_target(l, l->signature->writes_base ? base : x);
     return;
   }
-  hlo_value taken = hlo_take(h, hlo_flatten(h, source), true_before(l, mask), 0);
+  hlo_value taken = hlo_take(h, hlo_flatten(h, source), pj_true_before(l->h, mask), 0);
   hlo_value y = hlo_select(h, mask, hlo_reshape(h, taken, x.rank, x.dims), x);
   pj_return_target(l, l->signature->writes_base ? pj_view_write(h, base, &view, y) : y);
 }
@@ -363,16 +357,8 @@ static void lower_masked_scatter_backward(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value grad = pj_tensor(l, 0), mask = hlo_broadcast_like(h, pj_tensor(l, 1), grad);
   pj_type type = pj_result_type(l, 0);
-  int64_t size = pj_type_elements(&type);
-  hlo_value zeros = hlo_full(h, type.dtype, 1, &size, 0);
-  hlo_value flat = hlo_flatten(h, mask);
-  // A scatter drops what lies outside: the false elements are sent behind the end.
-  hlo_value beyond = hlo_broadcast_like(h, hlo_constant_int(h, PJ_S32, size), flat);
-  pj_positions at = pj_positions_all(1);
-  at.indexed[0] = true;
-  at.indices[0] = hlo_select(h, flat, true_before(l, mask), beyond);
-  pj_view view = pj_view_whole(zeros);
-  hlo_value packed = size ? pj_positions_write(l, HLO_SECOND, zeros, &view, &at, hlo_flatten(h, grad)) : zeros;
+  hlo_value zero = hlo_constant(h, grad.dtype, 0);
+  hlo_value packed = pj_pack(l, hlo_flatten(h, grad), hlo_flatten(h, mask), pj_type_elements(&type), zero);
   pj_return(l, 0, hlo_reshape(h, packed, type.rank, type.dims));
 }
 

@@ -273,10 +273,15 @@ pj_status pj_compiler_get(pj_compiler *compiler, const char *code, size_t code_s
                           pj_compile_report *out_report) {
   static pj_status (*const WAYS[])(request *, pj_executable **) = {from_disk, from_worker, in_process};
   if (compiler->owner != getpid())
-    return pj_error(PJ_FAILED_PRECONDITION, "the compiler belongs to process %d; call pj_compiler_after_fork in this one",
+    return pj_error(PJ_FAILED_PRECONDITION, "the compiler is process %d's; call pj_compiler_after_fork in this one",
                     (int)compiler->owner);
   double start = now_ms();
-  request r = {compiler, code, code_size, options, options_size, {compiler->timeout_ms, cancelled, context}, {0}, {0}, {0}};
+  request r = {.compiler = compiler,
+               .code = code,
+               .code_size = code_size,
+               .options = options,
+               .options_size = options_size,
+               .patience = {compiler->timeout_ms, cancelled, context}};
   pj_program_key(code, code_size, options, options_size, r.program);
   pj_disk_key(compiler->environment, r.program, r.on_disk);
   pj_executable *executable = NULL;

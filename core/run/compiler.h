@@ -42,10 +42,10 @@ void pj_compiler_destroy(pj_compiler *compiler);
 // ends the wait with PJ_CANCELLED, and the compile with it. `out_report` may be NULL; it is filled on errors too.
 // Errors: the compiler's own (its sentence kept), ABORTED (the worker died: says the signal and quotes the end of its
 // stderr), DEADLINE_EXCEEDED (the limit and how to raise it), RESOURCE_EXHAUSTED (the worker's memory), CANCELLED,
-// FAILED_PRECONDITION (in a forked child that has not called pj_compiler_after_fork). A program that killed or outran a
-// worker is remembered as bad for this process: asking again fails at once with the same sentence.
-// Trouble with the cache directory (full, unwritable, foreign owner, damaged entry) is never an error: it is logged once
-// and the compile goes on without it.
+// FAILED_PRECONDITION (in a forked child that has not called pj_compiler_after_fork). A program that killed or outran
+// a worker is remembered as bad for this process: asking again fails at once with the same sentence. Trouble with the
+// cache directory (full, unwritable, foreign owner, damaged entry) is never an error: it is logged once and the
+// compile goes on without it.
 pj_status pj_compiler_get(pj_compiler *compiler, const char *code, size_t code_size, const uint8_t *options,
                           size_t options_size, bool (*cancelled)(void *), void *context, pj_executable **out_executable,
                           pj_compile_report *out_report);

@@ -25,7 +25,8 @@ enum {
 static const char MAGIC[8] = "PJCACHE";
 static const char TEMPORARY[] = ".new-";
 
-// The file is this, then the payload. Native byte order: an entry never leaves its host (the key holds the CPU's features).
+// The file is this, then the payload. Native byte order: an entry never leaves its host (the key holds the CPU's
+// features).
 typedef struct entry_header {
   char magic[8];
   uint32_t version;
@@ -87,7 +88,7 @@ static pj_status open_directory(const char *path, int *out_directory) {
     status = system_error(path, "look at the directory");
   else if (info.st_uid != geteuid())
     status = pj_error(PJ_PERMISSION_DENIED,
-                      "compile cache %s belongs to user %u, not to user %u: its files would run as code; choose another",
+                      "compile cache %s belongs to user %u, not to user %u: its files would run as code; name another",
                       path, (unsigned)info.st_uid, (unsigned)geteuid());
   else if (info.st_mode & (S_IWGRP | S_IWOTH))
     status = pj_error(PJ_PERMISSION_DENIED,

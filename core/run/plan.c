@@ -124,11 +124,13 @@ static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) 
   bool added = false, first = !pj_map_find(&device->plans, hash, device->scratch, words);
   if (first) {
     pj_op *op = (pj_op *)call->op;
+    pthread_mutex_lock(&device->runtime->lock);
     plan->reason = op->newest && op->newest->signature_count && plan->signature_count
                        ? difference(op->newest->signatures[0], plan->signatures[0])
                        : "new op";
     added = pj_map_add(&device->plans, hash, device->scratch, words, plan);
     if (added) op->newest = plan;
+    pthread_mutex_unlock(&device->runtime->lock);
   }
   pthread_mutex_unlock(&device->lock);
   if (added) return NULL;
@@ -164,6 +166,11 @@ static pj_status fill_single(pj_plan *plan, const pj_call *call, const pj_tensor
 pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor_spec *results, size_t count) {
   PJ_TRY(pj_runtime_check(device->runtime));
   if (!call->op->entry) return pj_error(PJ_UNIMPLEMENTED, "%s has no lowering", call->op->name);
+  pj_tensor_spec by_rule[PJ_DYNAMIC_RESULTS];
+  if (!results) {
+    PJ_TRY(pj_dynamic_results(call, by_rule, &count));
+    results = by_rule;
+  }
   pj_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return out_of_memory();
   pj_status status = fill_single(plan, call, results, count);

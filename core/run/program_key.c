@@ -15,7 +15,9 @@ static void add(pj_sha256_state *state, const void *bytes, size_t size) {
   pj_sha256_update(state, bytes, size);
 }
 
-static void add_text(pj_sha256_state *state, const char *text) { add(state, text ? text : "", text ? strlen(text) : 0); }
+static void add_text(pj_sha256_state *state, const char *text) {
+  add(state, text ? text : "", text ? strlen(text) : 0);
+}
 
 static void add_number(pj_sha256_state *state, int64_t number) { add(state, &number, sizeof number); }
 

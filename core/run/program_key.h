@@ -10,8 +10,8 @@ enum { PJ_KEY_SIZE = 32 };
 void pj_program_key(const char *code, size_t code_size, const uint8_t *options, size_t options_size,
                     uint8_t out_key[PJ_KEY_SIZE]);
 
-// All else that its machine code depends on: the plugin's file, versions and platform, the kind and number of devices, the
-// compiler's flags in the environment and, for the platform "cpu", the host CPU's model and features.
+// All else that its machine code depends on: the plugin's file, versions and platform, the kind and number of
+// devices, the compiler's flags in the environment and, for the platform "cpu", the host CPU's model and features.
 void pj_environment_key(const pj_client *client, const uint8_t plugin_digest[32], uint8_t out_key[PJ_KEY_SIZE]);
 
 // Key on disk: both of the above.

@@ -234,6 +234,7 @@ static bool interrupted(void *context) {
 static pj_status compile(pj_runtime *runtime, const pj_region *region, const pj_program_text *text, pj_executable **out) {
   char what[400];
   region_text(region, what, sizeof what);
+  if (runtime->dump) fprintf(stderr, "// %s\n%s\n", what, text->text);
   pj_compile_report report = {0};
   pj_status status = pj_compiler_get(runtime->compiler, text->text, text->size, runtime->compile_options,
                                      runtime->compile_options_size, interrupted, runtime, out, &report);
@@ -301,7 +302,7 @@ static pj_status make_program(pj_runtime *runtime, const pj_region *region, cons
 
 // ---- running ------------------------------------------------------------------------------------------------------------
 
-static void wait_until_idle(pj_device *device) {
+void pj_device_wait_until_idle(pj_device *device) {
   pj_hooks *hooks = &device->runtime->hooks;
   while (device->running) {
     pthread_mutex_unlock(&device->lock);
@@ -414,7 +415,7 @@ static pj_status run_region(pj_device *device, pj_region *region) {
 }
 
 pj_status pj_device_cut(pj_device *device) {
-  wait_until_idle(device);
+  pj_device_wait_until_idle(device);
   pj_region *region = device->region;
   if (!region->queued_count) {
     pj_region_settle(region, false);

@@ -1,5 +1,5 @@
-// One compile worker: a child process that runs core/worker, and the conversation with it. A worker is used by one thread
-// at a time, which drives it with poll(); no thread of ours and no lock is behind it.
+// One compile worker: a child process that runs core/worker, and the conversation with it. A worker is used by one
+// thread at a time, which drives it with poll(); no thread of ours and no lock is behind it.
 #ifndef PJ_RUN_WORKER_H_
 #define PJ_RUN_WORKER_H_
 
@@ -28,7 +28,8 @@ bool pj_cancelled(const pj_patience *patience);
 // Milliseconds of the monotonic clock.
 int64_t pj_now_ms(void);
 
-// Starts the program `path` and tells it to load the plugin; returns without waiting for that. The caller ends the worker.
+// Starts the program `path` and tells it to load the plugin; returns without waiting for that. The caller ends the
+// worker.
 pj_status pj_worker_start(const char *path, const char *plugin_path, const uint8_t *settings, size_t settings_size,
                           pj_worker **out_worker);
 

@@ -112,7 +112,8 @@ static pj_status prepare(pj_worker_pool *pool, slot *s) {
   }
   pj_status status = pj_worker_greet(s->worker, PJ_TICK_MS, &s->ready);
   if (!status && !s->ready && pj_now_ms() - s->started_ms > START_LIMIT_MS)
-    status = pj_error(PJ_DEADLINE_EXCEEDED, "cannot start a compile worker: it was not ready after %d ms", START_LIMIT_MS);
+    status = pj_error(PJ_DEADLINE_EXCEEDED, "cannot start a compile worker: it was not ready after %d ms",
+                      START_LIMIT_MS);
   if (status) clear(s);
   return status;
 }

@@ -14,7 +14,8 @@ pj_frame_header pj_frame_header_make(pj_frame_kind kind, uint64_t number, uint64
 const char *pj_frame_header_check(const pj_frame_header *header, pj_frame_kind kind) {
   if (header->magic != MAGIC) return "bytes that are no frame of this protocol";
   if (header->kind != (uint32_t)kind) return "a frame of another kind than was due";
-  if (header->first_size > PJ_FRAME_PART_LIMIT || header->second_size > PJ_FRAME_PART_LIMIT) return "an oversized frame";
+  if (header->first_size > PJ_FRAME_PART_LIMIT) return "an oversized frame";
+  if (header->second_size > PJ_FRAME_PART_LIMIT) return "an oversized frame";
   if (header->number > INT32_MAX) return "a number out of range";
   return NULL;
 }

@@ -34,7 +34,8 @@ pj_frame_header pj_frame_header_make(pj_frame_kind kind, uint64_t number, uint64
 // Checks a header that arrived, when a frame of `kind` is due; on failure returns what is wrong with it, else NULL.
 const char *pj_frame_header_check(const pj_frame_header *header, pj_frame_kind kind);
 
-// A frame that is being received: its header, then both parts in `payload`. Starts zeroed; `received` = 0 begins the next.
+// A frame that is being received: its header, then both parts in `payload`. Starts zeroed; `received` = 0 begins the
+// next.
 typedef struct pj_frame_reader {
   pj_frame_header header;
   uint8_t *payload;  // malloc'ed; its owner may take it
@@ -44,8 +45,9 @@ typedef struct pj_frame_reader {
 
 typedef enum pj_frame_progress { PJ_FRAME_WAITING, PJ_FRAME_WHOLE, PJ_FRAME_GONE } pj_frame_progress;
 
-// Reads what the socket has of a frame of `kind`, without blocking. GONE: the other end has closed (`*out_fault` unchanged)
-// or sent what is no such frame (`*out_fault` says what). Memory grows with what arrives, not with what a header claims.
+// Reads what the socket has of a frame of `kind`, without blocking. GONE: the other end has closed (`*out_fault`
+// unchanged) or sent what is no such frame (`*out_fault` says what). Memory grows with what arrives, not with what a
+// header claims.
 pj_frame_progress pj_frame_read(pj_frame_reader *reader, int socket, pj_frame_kind kind, const char **out_fault);
 
 // How a worker is to work. Strings and arrays are owned by whoever made the settings.

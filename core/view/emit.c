@@ -11,22 +11,22 @@ static pj_type type_of_value(hlo_value value) {
 
 // The start of each window in each dimension of the array: count x rank. Computed from iotas, so that no table of
 // indices becomes a constant of the program.
-static hlo_value emit_starts(hlo *h, const view_windows *windows, const int64_t *array_dims) {
-  pj_dtype dtype = PJ_S32;
-  for (int d = 0; d < windows->rank; ++d) {
-    if (array_dims[d] > INT32_MAX) dtype = PJ_S64;
+static hlo_value emit_starts(hlo *h, const view_windows *windows) {
+  int64_t elements = 1, count = view_windows_count(windows);
+  for (int d = 0; d < windows->rank; ++d) elements *= windows->dims[d];
+  pj_dtype dtype = elements <= INT32_MAX ? PJ_S32 : PJ_S64;
+  hlo_value start = hlo_constant_int(h, dtype, windows->offset);
+  start = hlo_broadcast_to(h, start, windows->index_rank, windows->index_sizes);
+  for (int j = 0; j < windows->index_rank; ++j) {
+    hlo_value place = hlo_iota(h, dtype, windows->index_rank, windows->index_sizes, j);
+    start = hlo_add(h, start, hlo_mul(h, place, hlo_constant_int(h, dtype, windows->strides[j])));
   }
-  int64_t count = view_windows_count(windows);
+  start = hlo_reshape(h, start, 2, (int64_t[]){count, 1});
   hlo_value columns[PJ_MAX_RANK];
   for (int d = 0; d < windows->rank; ++d) {
-    hlo_value start = hlo_constant_int(h, dtype, windows->start[d]);
-    start = hlo_broadcast_to(h, start, windows->index_rank, windows->index_sizes);
-    for (int j = 0; j < windows->index_rank; ++j) {
-      if (windows->dim[j] != d) continue;
-      hlo_value place = hlo_iota(h, dtype, windows->index_rank, windows->index_sizes, j);
-      start = hlo_add(h, start, hlo_mul(h, place, hlo_constant_int(h, dtype, windows->step[j])));
-    }
-    columns[d] = hlo_reshape(h, start, 2, (int64_t[]){count, 1});
+    elements /= windows->dims[d];
+    columns[d] = hlo_div(h, start, hlo_constant_int(h, dtype, elements));
+    start = hlo_rem(h, start, hlo_constant_int(h, dtype, elements));
   }
   return hlo_concatenate(h, columns, windows->rank, 1);
 }
@@ -39,7 +39,7 @@ static hlo_value emit_gather(hlo *h, hlo_value x, const view_windows *windows) {
     spec.start_index_map[d] = d;
     spec.slice_sizes[d] = windows->size[d];
   }
-  return hlo_gather(h, x, emit_starts(h, windows, x.dims), &spec);
+  return hlo_gather(h, x, emit_starts(h, windows), &spec);
 }
 
 static hlo_value emit_scatter(hlo *h, hlo_value target, const view_windows *windows, hlo_value source) {
@@ -49,7 +49,7 @@ static hlo_value emit_scatter(hlo *h, hlo_value target, const view_windows *wind
     spec.update_window[d] = d + 1;
     spec.scatter_dims[d] = d;
   }
-  return hlo_scatter(h, HLO_SECOND, target, emit_starts(h, windows, target.dims), source, &spec);
+  return hlo_scatter(h, HLO_SECOND, target, emit_starts(h, windows), source, &spec);
 }
 
 static hlo_value emit_step(hlo *h, hlo_value x, const view_step *step) {

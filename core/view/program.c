@@ -139,16 +139,29 @@ void view_program_retype(view_program *program, const pj_type *type) {
 
 // ---- windows --------------------------------------------------------------------------------------------------------
 
-void view_windows_of_runs(const view_runs *runs, int64_t offset, view_windows *out_windows) {
-  view_windows windows = {.rank = 1, .start = {offset}, .size = {1}, .sorted = view_runs_are_nested(runs)};
+void view_windows_of_runs(const view_runs *runs, int64_t offset, const pj_type *base, view_windows *out_windows) {
+  view_windows windows = {.offset = offset, .sorted = view_runs_are_nested(runs)};
+  int64_t length = 1, row = base->dims[base->rank - 1];
+  bool in_rows = true;
   for (int i = 0; i < runs->rank; ++i) {
     if (runs->strides[i] == 1 && i == runs->rank - 1) {
-      windows.size[0] = runs->sizes[i];
+      length = runs->sizes[i];
     } else {
+      in_rows &= runs->strides[i] % row == 0;
       windows.index_sizes[windows.index_rank] = runs->sizes[i];
-      windows.step[windows.index_rank++] = runs->strides[i];
+      windows.strides[windows.index_rank++] = runs->strides[i];
     }
   }
+  in_rows &= offset % row + length <= row;
+  if ((length == 1 || in_rows) && base->rank < PJ_MAX_RANK) {  // gather and scatter need a dimension more
+    windows.rank = base->rank;
+    memcpy(windows.dims, base->dims, sizeof windows.dims);
+  } else {
+    windows.rank = 1;
+    windows.dims[0] = pj_type_elements(base);
+  }
+  for (int i = 0; i < windows.rank; ++i) windows.size[i] = 1;
+  windows.size[windows.rank - 1] = length;
   *out_windows = windows;
 }
 
@@ -187,12 +200,9 @@ static void read_nested(view_program *program, const view_runs *runs, int64_t of
 }
 
 static void read_windows(view_program *program, const view_windows *windows) {
-  int64_t elements = pj_type_elements(&program->out);
-  view_program_reshape(program, 1, &elements);
-  pj_type type = program->out;
-  type.rank = 2;
-  type.dims[0] = view_windows_count(windows);
-  type.dims[1] = windows->size[0];
+  view_program_reshape(program, windows->rank, windows->dims);
+  pj_type type = {.dtype = program->out.dtype, .rank = windows->rank + 1, .dims = {view_windows_count(windows)}};
+  memcpy(type.dims + 1, windows->size, sizeof(int64_t) * (size_t)windows->rank);
   push(program, VIEW_GATHER, &type)->windows = *windows;
 }
 
@@ -205,7 +215,7 @@ static void read_runs(view_program *program, const view_runs *runs, int64_t offs
   } else if (view_runs_are_nested(runs) && runs->rank < PJ_MAX_RANK) {
     read_nested(program, runs, offset);
   } else {
-    view_windows_of_runs(runs, offset, &windows);
+    view_windows_of_runs(runs, offset, &program->out, &windows);
     read_windows(program, &windows);
   }
 }

@@ -5,13 +5,13 @@
 #include "view/box.h"
 
 // Windows of a dense array, one for each point of an index space: what a gather reads and a scatter writes.
-// The window of point x starts, in array dimension d, at start[d] + sum of x[j] * step[j] over the j with dim[j] == d.
+// The window of point x starts at the element offset + sum of x[j] * strides[j], counted in row-major order.
 typedef struct view_windows {
-  int rank;  // of the array
-  int64_t start[PJ_MAX_RANK], size[PJ_MAX_RANK];
+  int rank;
+  int64_t dims[PJ_MAX_RANK], size[PJ_MAX_RANK];  // of the array and of a window
   int index_rank;
-  int64_t index_sizes[PJ_MAX_RANK], step[PJ_MAX_RANK];
-  int dim[PJ_MAX_RANK];
+  int64_t index_sizes[PJ_MAX_RANK], strides[PJ_MAX_RANK];
+  int64_t offset;
   bool sorted;  // from point to point the windows start at ever higher places
 } view_windows;
 
@@ -88,8 +88,8 @@ void view_program_transpose(view_program *program, const int *permutation);
 void view_program_retype(view_program *program, const pj_type *type);  // trims what view_base_type leaves out
 void view_program_bits(view_program *program, const pj_view *view);    // the conj and neg bits
 
-// Windows over a flat array.
-void view_windows_of_runs(const view_runs *runs, int64_t offset, view_windows *out_windows);
+// Windows of the runs over the base's own dimensions where each fits in a row of them, else over the flat base.
+void view_windows_of_runs(const view_runs *runs, int64_t offset, const pj_type *base, view_windows *out_windows);
 int64_t view_windows_count(const view_windows *windows);
 
 #endif

@@ -1,63 +1,27 @@
 // Strided views over dense values: how PyTorch's (dtype, sizes, strides, offset) is read from, and written into, the
 // n-d array that a storage holds.
 //
-// A view is first compiled to a short program of array steps (bitcast, reshape, slice, transpose, reverse, broadcast; as
-// a last resort one gather over the flat array), and that program is then either emitted as StableHLO or, in tests, run
-// on host memory by a reference interpreter. Writing is the inverse.
+// A view is first compiled to a short program of array steps (bitcast, reshape, slice, pad, transpose, broadcast; as a last
+// resort one gather), and that program is then either emitted as StableHLO or, in tests, run on host memory by a reference
+// interpreter. Writing is the inverse.
 #ifndef PJ_VIEW_VIEW_H_
 #define PJ_VIEW_VIEW_H_
 
 #include "hlo/hlo.h"
-
-// Element type and dimensions of a dense array (row-major).
-typedef struct pj_type {
-  pj_dtype dtype;
-  int32_t rank;
-  int64_t dims[PJ_MAX_RANK];
-} pj_type;
-
-// Strides and offset count elements of `dtype`, as in PyTorch. Strides may be 0 or (after flip-like as_strided) repeat
-// elements; they are never negative in PyTorch.
-typedef struct pj_view {
-  pj_dtype dtype;
-  int32_t rank;
-  int64_t sizes[PJ_MAX_RANK];
-  int64_t strides[PJ_MAX_RANK];
-  int64_t offset;
-  bool conj;  // PyTorch's lazy conjugate and negative bits
-  bool neg;
-} pj_view;
-
-int64_t pj_type_elements(const pj_type *type);
-size_t pj_type_bytes(const pj_type *type);
-
-// Whether the view is the whole base, in its order: same dtype, sizes equal to dims, row-major strides, offset 0, no bits.
-bool pj_view_is_identity(const pj_view *view, const pj_type *base);
-
-// Whether the view's elements are exactly the bytes [0, nbytes), each once: then a write replaces the whole value.
-bool pj_view_covers(const pj_view *view, size_t nbytes);
-
-// Whether two elements of the view share memory (a write through it would be ambiguous). Decided exactly for the
-// shapes PyTorch makes; same rule as at::has_internal_overlap's "yes".
-bool pj_view_overlaps_itself(const pj_view *view);
-
-// INVALID_ARGUMENT when the view reaches outside the base's bytes, or when its dtype cannot be read from it.
-pj_status pj_view_check(const pj_view *view, const pj_type *base);
-
-// The array type that a storage gets when it is wholly written through `view` (dims in memory order, largest stride
-// first), and `out_permutation`: value dim i is view dim out_permutation[i]. Only for views for which pj_view_covers.
-void pj_view_memory_order(const pj_view *view, pj_type *out_type, int out_permutation[PJ_MAX_RANK]);
+#include "ir/type.h"
 
 // The view's elements, dims = view sizes, dtype = view dtype; conj and neg are applied.
 hlo_value pj_view_read(hlo *h, hlo_value base, const pj_view *view);
 
 // The new base after source (dims = view sizes, dtype = view dtype) was written through the view. Costs what is written
-// when the base is donated: dynamic_update_slice where the view is a box of the base, else a scatter; never a pass over
-// the base, except when the dtypes differ (see pj_view_rebase).
+// when the base is donated: dynamic_update_slice where the view is a box of the base, else a scatter; a view with steps
+// that spans much of the base is merged with what it steps over. Never a pass over the base, except when the dtypes
+// differ (see pj_view_rebase). INVALID_ARGUMENT when the view overlaps itself.
 hlo_value pj_view_write(hlo *h, hlo_value base, const pj_view *view, hlo_value source);
 
-// The type to which a base must be brought once, so that writes through `view` cost what they write: the view's dtype,
-// and dims in which the view is a box where such exist, else flat. Returns false when `base` is already such a type.
+// The type to which a base must be brought once, so that writes through `view` cost what they write: the view's dtype and
+// the dims in which it is written. Returns false when `base` is already such a type: it has the dtype and, unless it is
+// flat and the view is not, dims of its own. Also when its bytes are no whole number of the view's elements.
 bool pj_view_rebase(const pj_view *view, const pj_type *base, pj_type *out_type);
 
 // The base's bytes as another type of equal size in bytes (bitcast and reshape).

@@ -3,22 +3,38 @@
 
 #include "view/program.h"
 
-// A box with steps is merged with what lies between its elements, unless that is more than this many times the box;
-// then a scatter of single elements or rows costs less.
-enum { MERGE_SPARSITY = 8 };
+// When a box with steps is merged with what lies between its elements, rather than scattered row by row or element by
+// element: at most 8 elements are passed for each one written, and the region that the box spans is at least 1/64 of the
+// base, because the kernel that XLA:CPU makes of a merge also walks over the base (1 us/MiB; merging takes 75 us/MiB).
+enum { MERGE_SPARSITY = 8, MERGE_BASE_PER_REGION = 64 };
+
+static bool is_worth_merging(const view_box *box) {
+  double written = 1, region = 1, base = 1;
+  for (int i = 0; i < box->rank; ++i) {
+    written *= (double)box->size[i];
+    region *= (double)((box->size[i] - 1) * box->step[i] + 1);
+    base *= (double)box->dims[i];
+  }
+  return region <= MERGE_SPARSITY * written && base <= MERGE_BASE_PER_REGION * region;
+}
 
 // One window for each place of the dimensions with steps, over all the elements of the others. `out_order`: the box's
 // dimensions, those with steps first.
 static void windows_of_box(const view_box *box, view_windows *out_windows, int out_order[PJ_MAX_RANK]) {
   view_windows windows = {.rank = box->rank, .sorted = true};
+  memcpy(windows.dims, box->dims, sizeof windows.dims);
+  int64_t stride = 1;
+  for (int i = box->rank - 1; i >= 0; --i) {
+    windows.size[i] = box->step[i] == 1 ? box->size[i] : 1;
+    windows.offset += box->start[i] * stride;
+    windows.strides[i] = box->step[i] * stride;
+    stride *= box->dims[i];
+  }
   int ordered = 0;
   for (int i = 0; i < box->rank; ++i) {
-    windows.start[i] = box->start[i];
-    windows.size[i] = box->step[i] == 1 ? box->size[i] : 1;
     if (box->step[i] == 1) continue;
     windows.index_sizes[windows.index_rank] = box->size[i];
-    windows.step[windows.index_rank] = box->step[i];
-    windows.dim[windows.index_rank++] = i;
+    windows.strides[windows.index_rank++] = windows.strides[i];
     out_order[ordered++] = i;
   }
   for (int i = 0; i < box->rank; ++i) {
@@ -27,18 +43,19 @@ static void windows_of_box(const view_box *box, view_windows *out_windows, int o
   *out_windows = windows;
 }
 
-// The kind of write into `typed`, a base of the view's dtype. The box is the one to write, also for a scatter; where the
-// view is no box, box->rank is 0 and the scatter goes over the flat base.
+// The kind of write into `typed`, a base of the view's dtype, and the box that is written; a scatter over the base's own
+// dimensions has a box of rank 0. Other dimensions than the base's own are the second choice: where they change the minor
+// dimension, a TPU rearranges the whole base for them. pj_view_rebase does that once for a flat base.
 static view_write_kind find_kind(const view_runs *runs, int64_t offset, const pj_type *typed, view_box *out_box) {
-  view_box stepped = {0};
   for (view_box_style style = VIEW_BOX_NATURAL; style <= VIEW_BOX_UNIT_STEPS; ++style) {
     if (!view_box_find(runs, offset, typed, style, out_box)) continue;
     if (view_box_is_whole(out_box)) return VIEW_REPLACE;
     if (view_box_has_unit_steps(out_box)) return VIEW_UPDATE;
-    if (view_box_sparsity(out_box) <= MERGE_SPARSITY) return VIEW_MERGE;
-    if (!stepped.rank && out_box->rank < PJ_MAX_RANK) stepped = *out_box;  // a scatter needs one dimension more
+    if (is_worth_merging(out_box)) return VIEW_MERGE;
+    bool own_dims = typed->rank > 1 && out_box->dims[out_box->rank - 1] == typed->dims[typed->rank - 1];
+    if (own_dims && out_box->rank < PJ_MAX_RANK) return VIEW_SCATTER;  // a scatter needs one dimension more
   }
-  *out_box = stepped;
+  out_box->rank = 0;
   return VIEW_SCATTER;
 }
 
@@ -57,13 +74,14 @@ void view_write_program(const pj_type *base, const pj_view *view, view_write *ou
   view_runs runs;
   view_runs_find(view, &runs);
   write->kind = find_kind(&runs, view->offset, &typed, &write->box);
-  bool flat = write->kind == VIEW_SCATTER && write->box.rank == 0;
+  bool boxed = write->kind != VIEW_SCATTER || write->box.rank > 0;
+  int order[PJ_MAX_RANK];  // of a scatter's box
+  if (!boxed) view_windows_of_runs(&runs, view->offset, &typed, &write->windows);
+  else if (write->kind == VIEW_SCATTER) windows_of_box(&write->box, &write->windows, order);
   view_program_retype(&write->base, &typed);
+  view_program_reshape(&write->base, boxed ? write->box.rank : write->windows.rank,
+                       boxed ? write->box.dims : write->windows.dims);
   pj_type target = write->base.out;
-  target.rank = flat ? 1 : write->box.rank;
-  if (flat) target.dims[0] = pj_type_elements(&typed);
-  if (!flat) memcpy(target.dims, write->box.dims, sizeof target.dims);
-  view_program_reshape(&write->base, target.rank, target.dims);
 
   // From the order of the view to the order of memory.
   int64_t sizes[PJ_MAX_RANK];
@@ -78,12 +96,9 @@ void view_write_program(const pj_type *base, const pj_view *view, view_write *ou
   }
   view_program_reshape(&write->source, rank, sizes);
   view_program_transpose(&write->source, permutation);
-  if (!flat) view_program_reshape(&write->source, write->box.rank, write->box.size);
+  if (boxed) view_program_reshape(&write->source, write->box.rank, write->box.size);
   if (write->kind == VIEW_SCATTER) {
-    int order[PJ_MAX_RANK];
-    if (flat) view_windows_of_runs(&runs, view->offset, &write->windows);
-    if (!flat) windows_of_box(&write->box, &write->windows, order);
-    if (!flat) view_program_transpose(&write->source, order);
+    if (boxed) view_program_transpose(&write->source, order);
     int64_t dims[PJ_MAX_RANK] = {view_windows_count(&write->windows)};
     memcpy(dims + 1, write->windows.size, sizeof(int64_t) * (size_t)write->windows.rank);
     view_program_reshape(&write->source, write->windows.rank + 1, dims);
@@ -110,9 +125,10 @@ bool pj_view_rebase(const pj_view *view, const pj_type *base, pj_type *out_type)
   view_runs_find(view, &runs);
   find_kind(&runs, view->offset, &typed, &box);
   *out_type = typed;
-  out_type->rank = box.rank ? box.rank : 1;
-  if (box.rank) memcpy(out_type->dims, box.dims, sizeof out_type->dims);
-  if (!box.rank) out_type->dims[0] = pj_type_elements(&typed);
+  if (box.rank) {
+    out_type->rank = box.rank;
+    memcpy(out_type->dims, box.dims, sizeof out_type->dims);
+  }
   // A base that has dimensions got them from the tensor that made it, and keeps them: bringing it to the box's costs
   // nothing where the minor dimension stays, and changing it back and forth would cost more than the write.
   return base->dtype != view->dtype || (base->rank == 1 && out_type->rank > 1);

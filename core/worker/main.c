@@ -1,5 +1,6 @@
-// pj-worker: compiles for another process, so that a compiler that aborts, hangs or eats all memory costs only this one.
-// Started by core/run/worker.c with a socket at file PJ_WORKER_SOCKET; run/worker_protocol.h is what it speaks there.
+// pj-worker: compiles for another process, so that a compiler that aborts, hangs or eats all memory costs only this
+// one. Started by core/run/worker.c with a socket at file PJ_WORKER_SOCKET; run/worker_protocol.h is what it speaks
+// there.
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -57,7 +58,9 @@ static message receive_message(pj_frame_kind kind) {
   pj_frame_header header;
   receive(&header, sizeof header);
   if (pj_frame_header_check(&header, kind)) quit();
-  message m = {.number = header.number, .first_size = (size_t)header.first_size, .second_size = (size_t)header.second_size};
+  message m = {.number = header.number};
+  m.first_size = (size_t)header.first_size;
+  m.second_size = (size_t)header.second_size;
   m.first = receive_part(header.first_size);
   m.second = receive_part(header.second_size);
   return m;
@@ -70,8 +73,9 @@ static void answer(pj_code code, const char *text, const uint8_t *bytes, size_t 
   transmit(bytes, size);
 }
 
-// Never outlives the parent, also in the middle of a compile. PR_SET_PDEATHSIG would not do: it fires when the *thread*
-// ends that started us. The socket hangs up when the parent ends, unless a forked child of it holds a copy: hence the pid.
+// Never outlives the parent, also in the middle of a compile. PR_SET_PDEATHSIG would not do: it fires when the
+// *thread* ends that started us. The socket hangs up when the parent ends, unless a forked child of it holds a copy:
+// hence the pid.
 static void *watch_parent(void *parent) {
   for (;;) {
     struct pollfd file = {PJ_WORKER_SOCKET, POLLRDHUP, 0};
@@ -98,8 +102,8 @@ static void set_limit(int resource, rlim_t value) {
   setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
-// What happens at the memory limit has many faces: bad_alloc, a failed check in a thread pool, a null pointer. The parent
-// learns the cause from our last words. Only async-signal-safe calls.
+// What happens at the memory limit has many faces: bad_alloc, a failed check in a thread pool, a null pointer. The
+// parent learns the cause from our last words. Only async-signal-safe calls.
 static void tell_cause(int signal_number) {
   enum { LITTLE = 16 << 20 };  // two thread stacks
   static const char WORDS[] = "Cannot allocate memory: less than 16 MiB are left of the worker's limit\n";
@@ -128,8 +132,16 @@ typedef struct target {
   pj_topology *topology;
 } target;
 
+// A worker with a topology needs no chip: libtpu shall neither take the lock of the chips, which the parent holds, nor
+// ask the cloud's metadata server what they are.
+static void leave_chips_alone(void) {
+  setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 1);
+  setenv("TPU_SKIP_MDS_QUERY", "1", 1);
+}
+
 static pj_status make_target(const char *plugin_path, const pj_worker_settings *settings, target *out_target) {
   pj_plugin *plugin;
+  if (*settings->topology) leave_chips_alone();
   PJ_TRY(pj_plugin_load(plugin_path, &plugin));
   if (*settings->topology)
     return pj_topology_create(plugin, settings->topology, settings->options, settings->option_count,

@@ -19,7 +19,7 @@ DTYPES = {torch.bool: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.in
           torch.complex64: 14, torch.complex128: 15}
 TORCH_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 ERRORS = {11: IndexError, 12: NotImplementedError, 100: TypeError, 101: ValueError}
-WRITES, DYNAMIC = 2, 4
+RANDOM, WRITES, DYNAMIC = 1, 2, 4
 
 
 class Call(ctypes.Structure):
@@ -105,7 +105,7 @@ class Words:
         value = c_void_p()
         self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(flat.data_ptr()), DTYPES[x.dtype], len(base),
                                                          dims, byref(value)))
-        identity = base == list(x.shape) and x.is_contiguous()
+        identity = base == list(x.shape) and x.is_contiguous() and not x.is_conj() and not x.is_neg()
         flags = 1 if identity else (2 if x.is_conj() else 0) | (4 if x.is_neg() else 0)
         self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40, *base]
         if not identity:
@@ -129,8 +129,8 @@ class Words:
 
     def argument(self, i, type_, value):
         kind = type_.kind()
-        if value is None:
-            self.words.append(0)
+        if value is None or isinstance(value, (torch.device, torch.layout, torch.memory_format, torch.Generator)):
+            self.words.append(0)  # what only the caller needs
         elif kind == "OptionalType":
             self.argument(i, type_.getElementType(), value)
         elif isinstance(value, torch.Tensor):
@@ -219,7 +219,7 @@ def to_meta(value):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, (list, tuple)):
         return type(value)(map(to_meta, value))
-    return value
+    return torch.device("meta") if isinstance(value, torch.device) else value
 
 
 def to_cpu(value):
@@ -231,7 +231,7 @@ def to_cpu(value):
     return out
 
 
-def prepare(name, values, schema, writes_base=False):
+def prepare(name, values, schema, writes_base=False, random=(0, 0), extra=()):
     lib = core().lib
     op = c_void_p(lib.pj_runtime_op(core().runtime, name.encode()))
     if not lib.pj_op_has_lowering(op):
@@ -239,6 +239,11 @@ def prepare(name, values, schema, writes_base=False):
     words = Words(core(), lib.pj_op_statics(op), lib.pj_op_shape_only(op))
     for i, (argument, value) in enumerate(zip(schema.arguments, values)):
         words.argument(i, argument.real_type if hasattr(argument, "real_type") else argument.type, value)
+    if lib.pj_op_flags(op) & RANDOM:
+        for number in random:
+            words.number(number)
+    for number in extra:
+        words.words += [6, number]
     call = Call(op=op, writes_base=writes_base)
     lib.pj_call_grow(byref(call), len(words.words))
     call.word_count = len(words.words)
@@ -281,18 +286,34 @@ def submit(call, specs):
         lib.pj_call_destroy(byref(call))
 
 
-def run(name, *args, results=None, **kwargs):
+def run(name, *args, results=None, random=(0, 0), **kwargs):
     """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta kernel, or
-    from `results`, a list of tensors like them (ops without a meta kernel)."""
+    from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of random ops."""
     op = overload(name)
     values = bound(op._schema, args, kwargs)
-    call = prepare(name, values, op._schema)
+    call = prepare(name, values, op._schema, random=random)
     if core().lib.pj_op_flags(c_void_p(call.op)) & DYNAMIC:
-        core().check(core().lib.pj_call_resolve(core().device, byref(call)))
-        return submit(call, None)
+        core().lib.pj_call_destroy(byref(call))
+        return run_dynamic(name, values, op._schema, results)
     if results is None:
-        results = op(*to_meta(args), **{key: to_meta(value) for key, value in kwargs.items()})
+        kwargs = {key: to_meta(value) for key, value in kwargs.items()}
+        if any(argument.name == "device" for argument in op._schema.arguments):
+            kwargs["device"] = torch.device("meta")
+        results = op(*to_meta(args), **kwargs)
     return submit(call, [spec_of(x) for x in flat_results(results)])
+
+
+COUNT_OPS = {"_unique": "unique", "_unique2": "unique", "repeat_interleave.Tensor": "repeat_interleave"}
+VALUE_OPS = {"_unique": "unique", "_unique2": "unique2", "repeat_interleave.Tensor": "repeat_interleave"}
+
+
+def run_dynamic(name, values, schema, results):
+    """As the runtime does: the count op, a read, the value op with the count as one more argument."""
+    base = name.removeprefix("aten::")
+    count_call = prepare(f"pj::{COUNT_OPS.get(base, base)}_count", values, schema)
+    count = submit(count_call, [spec_of(torch.empty(1, dtype=torch.int64))])[0].item()
+    return submit(prepare(f"pj::{VALUE_OPS.get(base, base)}", values, schema, extra=[count]),
+                  [spec_of(x.contiguous()) for x in flat_results(results)])
 
 
 def run_in_place(name, view, *args, **kwargs):
@@ -304,15 +325,30 @@ def run_in_place(name, view, *args, **kwargs):
     return submit(call, [spec_of(base)])[0].flatten()
 
 
+# Overloads whose result sizes PyTorch's meta kernels do not know.
+WITHOUT_META = {"aten::nonzero", "aten::masked_select", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
+                "aten::unique_dim", "aten::unique_dim_consecutive", "aten::bincount", "aten::repeat_interleave.Tensor"}
+
+
 # rtol, atol: PyTorch's defaults for comparisons across devices.
 TOLERANCES = {torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5), torch.float32: (1.3e-6, 1e-5),
-              torch.complex64: (1.3e-6, 1e-5)}
+              torch.complex64: (1.3e-6, 1e-5), torch.float64: (1e-7, 1e-7), torch.complex128: (1e-7, 1e-7)}
 
 
-def compare(name, *args, rtol=None, atol=None, meta=True, **kwargs):
-    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included."""
+def widened(value):
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    return type(value)(map(widened, value)) if isinstance(value, (list, tuple)) else value
+
+
+def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
+    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included. With `wide`, half types
+    are held against the CPU's float32 result, narrowed: some CPU kernels sum in the half type itself."""
     expected = flat_results(overload(name)(*args, **kwargs))
-    got = run(name, *args, results=None if meta else expected, **kwargs)
+    if wide:
+        exact = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
+        expected = [x.to(e.dtype) for x, e in zip(exact, expected)]
+    got = run(name, *args, results=None if meta and name not in WITHOUT_META else expected, **kwargs)
     assert len(got) == len(expected), f"{name}: {len(got)} results, CPU gives {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected)):
         r, a = TOLERANCES.get(e.dtype, (0, 0))

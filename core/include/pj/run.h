@@ -41,7 +41,7 @@ typedef struct pj_runtime_options {
   size_t client_option_count;
   const char *cache_directory;   // NULL: no disk cache
   uint64_t cache_limit_bytes;    // 0: the default
-  const char *worker_path;       // NULL: compile in this process
+  const char *worker_path;       // NULL: compile in this process; see pj_default_worker_path
   int worker_count;              // 0: the default
   int compile_timeout_ms;        // 0: the default
   uint64_t worker_memory_bytes;  // 0: none
@@ -49,8 +49,14 @@ typedef struct pj_runtime_options {
   pj_hooks hooks;
 } pj_runtime_options;
 
+// The path, with its final NUL, of the compile worker that belongs to this library: the program pj-worker beside the
+// library's file, or in the folder pj there. For worker_path. NOT_FOUND: says where it was looked for; INVALID_ARGUMENT:
+// `size` bytes are too few (PATH_MAX are enough).
+PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
+
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
 // All storages and values of the runtime must be gone. NULL is allowed. (A Python process leaks its runtime at exit.)
+// In a child after fork it does nothing.
 PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);

@@ -1,5 +1,5 @@
-// The compiler on the fake plugin, and on the plugin that PJ_PLUGIN names where it is set. Faults are played by the worker
-// (core/worker/fault.h).
+// The compiler on the fake plugin, and on the plugin that PJ_PLUGIN names where it is set. Faults are played by the
+// worker (core/worker/fault.h).
 #include "run/compiler.h"
 
 #include <dirent.h>
@@ -302,7 +302,8 @@ static void a_compile_error_is_kept_and_costs_no_worker(void) {
 }
 
 // The second request of a worker meets the fault; what comes before and after works.
-static void play(const char *fault, pj_code code, const char *part, uint64_t memory, int timeout_ms, double at_most_ms) {
+static void play(const char *fault, pj_code code, const char *part, uint64_t memory, int timeout_ms,
+                 double at_most_ms) {
   char variable[32], sentence[256];
   pj_compiler_options options = WORKERS;
   options.worker_memory_bytes = memory;
@@ -329,7 +330,8 @@ static void play(const char *fault, pj_code code, const char *part, uint64_t mem
 }
 
 static void an_abort_is_a_status_that_quotes_the_compiler(void) {
-  play("abort", PJ_ABORTED, "signal 6 (Aborted); its last words: F0000 fault.c: Check failed: this program", 0, 60000, 20000);
+  play("abort", PJ_ABORTED, "signal 6 (Aborted); its last words: F0000 fault.c: Check failed: this program", 0, 60000,
+       20000);
 }
 
 static void a_hang_is_a_status_after_the_timeout(void) {

@@ -1,5 +1,5 @@
-// What reads bytes that others wrote: an entry file of the disk cache, an answer of a compile worker, a worker's settings.
-// Built for libFuzzer with -DPJ_LIBFUZZER; else main feeds mutations of good bytes, the same in each run.
+// What reads bytes that others wrote: an entry file of the disk cache, an answer of a compile worker, a worker's
+// settings. Built for libFuzzer with -DPJ_LIBFUZZER; else main feeds mutations of good bytes, the same in each run.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -167,7 +167,8 @@ static void a_file_in_place_of_the_directory_is_an_error(void) {
   unlink(path);
 }
 
-// Each byte of the header and some of the payload, cut files, foreign files: the entry is dropped and can be stored anew.
+// Each byte of the header and some of the payload, cut files, foreign files: the entry is dropped and can be stored
+// anew.
 static void a_damaged_entry_is_dropped_and_rebuilt(void) {
   enum { SIZE = 300 };
   char entry[256];

@@ -42,21 +42,27 @@ static void negate(char *bytes, const pj_type *type, int parts) {
 }
 
 // Element `element` of window `window`: the place in the array.
-static int64_t window_element(const view_windows *w, const int64_t *dims, const int64_t *window, const int64_t *element) {
-  int64_t place[PJ_MAX_RANK];
-  for (int d = 0; d < w->rank; ++d) place[d] = w->start[d] + element[d];
-  for (int j = 0; j < w->index_rank; ++j) place[w->dim[j]] += window[j] * w->step[j];
-  return flat(w->rank, dims, place);
+static int64_t window_element(const view_windows *w, const int64_t *window, const int64_t *element) {
+  int64_t start = w->offset, stride = 1, at = 0;
+  for (int j = 0; j < w->index_rank; ++j) start += window[j] * w->strides[j];
+  for (int d = w->rank - 1; d >= 0; --d) {
+    int64_t place = start % w->dims[d] + element[d];
+    if (place >= w->dims[d]) abort();  // XLA would move the window to where it fits
+    at += place * stride;
+    start /= w->dims[d];
+    stride *= w->dims[d];
+  }
+  return at;
 }
 
 // Copies between an array and its windows, laid one after the other.
-static void copy_windows(const view_windows *w, const int64_t *dims, char *array, char *windows, size_t size,
+static void copy_windows(const view_windows *w, char *array, char *windows, size_t size,
                          void (*copy)(char *array, int64_t at, char *windows, int64_t window_at, size_t size)) {
   int64_t window[PJ_MAX_RANK] = {0}, at = 0;
   do {
     int64_t element[PJ_MAX_RANK] = {0};
     do {
-      copy(array, window_element(w, dims, window, element), windows, at++, size);
+      copy(array, window_element(w, window, element), windows, at++, size);
     } while (next_place(w->rank, w->size, element));
   } while (next_place(w->index_rank, w->index_sizes, window));
 }
@@ -100,7 +106,7 @@ static char *interpret_step(const view_step *step, const pj_type *in, char *x) {
     case VIEW_ZEROS:
       break;
     case VIEW_GATHER:
-      copy_windows(&step->windows, in->dims, x, result, size, copy_out);
+      copy_windows(&step->windows, x, result, size, copy_out);
       break;
     case VIEW_SLICE:
     case VIEW_PAD:
@@ -139,12 +145,14 @@ void *interpret_program(const view_program *program, const void *in) {
 // The box as windows of one element each.
 static view_windows windows_of_elements(const view_box *box) {
   view_windows windows = {.rank = box->rank, .index_rank = box->rank};
-  for (int i = 0; i < box->rank; ++i) {
-    windows.start[i] = box->start[i];
+  int64_t stride = 1;
+  for (int i = box->rank - 1; i >= 0; --i) {
+    windows.dims[i] = box->dims[i];
     windows.size[i] = 1;
     windows.index_sizes[i] = box->size[i];
-    windows.step[i] = box->step[i];
-    windows.dim[i] = i;
+    windows.strides[i] = box->step[i] * stride;
+    windows.offset += box->start[i] * stride;
+    stride *= box->dims[i];
   }
   return windows;
 }
@@ -152,7 +160,6 @@ static view_windows windows_of_elements(const view_box *box) {
 void *interpret_write(const view_write *write, const void *base, const void *source) {
   char *target = interpret_program(&write->base, base);
   char *update = interpret_program(&write->source, source);
-  const int64_t *dims = write->base.out.dims;
   size_t size = pj_dtype_size(write->base.out.dtype);
   view_windows elements;
   switch (write->kind) {
@@ -164,10 +171,10 @@ void *interpret_write(const view_write *write, const void *base, const void *sou
     case VIEW_UPDATE:
     case VIEW_MERGE:
       elements = windows_of_elements(&write->box);
-      copy_windows(&elements, dims, target, update, size, copy_in);
+      copy_windows(&elements, target, update, size, copy_in);
       break;
     case VIEW_SCATTER:
-      copy_windows(&write->windows, dims, target, update, size, copy_in);
+      copy_windows(&write->windows, target, update, size, copy_in);
       break;
   }
   char *result = interpret_program(&write->result, target);

@@ -1,7 +1,6 @@
-// What can be said of a view from its numbers alone.
-#include <string.h>
+#include "ir/type.h"
 
-#include "view/view.h"
+#include <string.h>
 
 int64_t pj_type_elements(const pj_type *type) {
   int64_t count = 1;

@@ -1,0 +1,212 @@
+// The module torch_pjrt._C: what torch.tpu is made of.
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bridge.h"
+
+namespace py = pybind11;
+
+namespace torch_pjrt {
+namespace {
+
+py::dict counters() {
+  pj_counters c;
+  pj_runtime_counters(runtime(), &c);
+  py::dict result;
+  result["compiles"] = c.compiles;
+  result["compile_ms"] = static_cast<double>(c.compile_us) / 1000.0;
+#define COUNTER(name) result[#name] = c.name;
+  COUNTER(worker_failures)
+  COUNTER(cache_loads)
+  COUNTER(executions)
+  COUNTER(host_reads)
+  COUNTER(bytes_to_device)
+  COUNTER(bytes_to_host)
+  COUNTER(donations)
+  COUNTER(fallback_calls)
+  COUNTER(decompositions)
+  COUNTER(queue_cuts)
+#undef COUNTER
+  return result;
+}
+
+py::list explain() {
+  std::vector<pj_explanation> items(pj_runtime_explain(runtime(), nullptr, 0));
+  size_t count = std::min(items.size(), pj_runtime_explain(runtime(), items.data(), items.size()));
+  py::list result;
+  for (size_t i = 0; i < count; ++i) {
+    const pj_explanation &e = items[i];
+    result.append(py::dict(py::arg("what") = e.what, py::arg("line") = e.line, py::arg("reason") = e.reason,
+                           py::arg("compile_ms") = e.compile_ms, py::arg("from_disk") = e.from_disk));
+  }
+  return result;
+}
+
+// Client options as Python says them: str, bool, int, float or a list of ints.
+struct Options {
+  explicit Options(const py::dict &values) {
+    names.reserve(values.size());
+    texts.reserve(values.size());
+    lists.reserve(values.size());
+    for (auto [key, value] : values) {
+      names.push_back(py::cast<std::string>(key));
+      pj_option option{};
+      option.name = names.back().c_str();
+      if (py::isinstance<py::bool_>(value)) {
+        option.kind = PJ_OPTION_BOOL;
+        option.integer = py::cast<bool>(value);
+      } else if (py::isinstance<py::int_>(value)) {
+        option.kind = PJ_OPTION_INT;
+        option.integer = py::cast<int64_t>(value);
+      } else if (py::isinstance<py::float_>(value)) {
+        option.kind = PJ_OPTION_FLOAT;
+        option.number = py::cast<float>(value);
+      } else if (py::isinstance<py::str>(value)) {
+        texts.push_back(py::cast<std::string>(value));
+        option.kind = PJ_OPTION_STRING;
+        option.text = texts.back().c_str();
+      } else {
+        lists.push_back(py::cast<std::vector<int64_t>>(value));
+        option.kind = PJ_OPTION_INTS;
+        option.ints = lists.back().data();
+        option.count = lists.back().size();
+      }
+      items.push_back(option);
+    }
+  }
+  std::vector<std::string> names, texts;
+  std::vector<std::vector<int64_t>> lists;
+  std::vector<pj_option> items;
+};
+
+// Called once, by torch_pjrt._plugin.start() under its lock.
+void start(const std::string &plugin, const py::dict &client_options, const std::string &cache_directory,
+           uint64_t cache_limit, const std::string &worker, int workers, int compile_timeout_ms, uint64_t worker_memory,
+           int queue_length) {
+  Options client(client_options);
+  pj_runtime_options options{};
+  options.plugin_path = plugin.c_str();
+  options.client_options = client.items.data();
+  options.client_option_count = client.items.size();
+  options.cache_directory = cache_directory.empty() ? nullptr : cache_directory.c_str();
+  options.cache_limit_bytes = cache_limit;
+  options.worker_path = worker.empty() ? nullptr : worker.c_str();
+  options.worker_count = workers;
+  options.compile_timeout_ms = compile_timeout_ms;
+  options.worker_memory_bytes = worker_memory;
+  options.queue_length = queue_length;
+  options.hooks = python_hooks();
+  pj_runtime *started = nullptr;
+  pj_status status;
+  {
+    py::gil_scoped_release release;
+    status = pj_runtime_create(&options, &started);
+  }
+  check(status);
+  set_runtime(started);
+}
+
+py::dict plugin_info() {
+  pj_client *client = pj_runtime_client(runtime());
+  pj_plugin *plugin = pj_client_plugin(client);
+  int major, minor;
+  pj_plugin_api_version(plugin, &major, &minor);
+  py::list kinds;
+  for (int i = 0; i < pj_client_device_count(client); ++i) kinds.append(pj_client_device_kind(client, i));
+  return py::dict(py::arg("path") = pj_plugin_path(plugin), py::arg("platform") = pj_client_platform(client),
+                  py::arg("platform_version") = pj_client_platform_version(client),
+                  py::arg("api_version") = py::make_tuple(major, minor), py::arg("device_kinds") = kinds);
+}
+
+py::list known_plugins() {
+  size_t count;
+  const pj_known_plugin *plugins = pj_known_plugins(&count);
+  py::list result;
+  for (size_t i = 0; i < count; ++i)
+    result.append(py::dict(py::arg("name") = plugins[i].name, py::arg("package") = plugins[i].package,
+                           py::arg("file") = plugins[i].file, py::arg("platform") = plugins[i].platform));
+  return result;
+}
+
+py::dict memory(int index) {
+  pj_device_memory info;
+  pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &info);
+  return py::dict(py::arg("allocated") = info.allocated, py::arg("max_allocated") = info.max_allocated,
+                  py::arg("limit") = info.limit);
+}
+
+const char *const kFallbackModes[] = {"silent", "warn", "error"};
+
+std::string set_fallback(const std::string &mode) {
+  std::string before = kFallbackModes[static_cast<int>(fallback_mode())];
+  for (int i = 0; i < 3; ++i)
+    if (mode == kFallbackModes[i]) {
+      set_fallback_mode(static_cast<FallbackMode>(i));
+      return before;
+    }
+  TORCH_CHECK_VALUE(false, "the fallback mode is \"warn\", \"error\" or \"silent\", not \"", mode, "\"");
+}
+
+// pybind11 knows c10::Error only as a std::exception: gives it the type that torch's own functions give.
+void translate(std::exception_ptr pending) {
+  auto set = [](PyObject *type, const c10::Error &error) { PyErr_SetString(type, error.what_without_backtrace()); };
+  try {
+    if (pending) std::rethrow_exception(pending);
+  } catch (python_error &error) {
+    error.restore();
+  } catch (const c10::IndexError &error) {
+    set(PyExc_IndexError, error);
+  } catch (const c10::ValueError &error) {
+    set(PyExc_ValueError, error);
+  } catch (const c10::TypeError &error) {
+    set(PyExc_TypeError, error);
+  } catch (const c10::NotImplementedError &error) {
+    set(PyExc_NotImplementedError, error);
+  } catch (const c10::OutOfMemoryError &error) {
+    set(py::module_::import("torch").attr("OutOfMemoryError").ptr(), error);
+  } catch (const c10::Error &error) {
+    set(PyExc_RuntimeError, error);
+  }
+}
+
+}  // namespace
+}  // namespace torch_pjrt
+
+using namespace torch_pjrt;  // NOLINT: the module below is all of this file's use of it
+
+PYBIND11_MODULE(_C, m) {
+  py::register_exception_translator(translate);
+  m.def("register_kernels", register_kernels);
+  m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
+        py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
+        py::arg("queue_length"));
+  m.def("is_started", [] { return runtime_if_started() != nullptr; });
+  m.def("in_bad_fork", in_bad_fork);
+  m.def("device_count", [] { return pj_runtime_device_count(runtime()); });
+  m.def("current_device", [] { return static_cast<int>(current_device()); });
+  m.def("set_device", [](int index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
+  m.def("synchronize",
+        [](int index) { check(pj_device_synchronize(device_at(static_cast<c10::DeviceIndex>(index)), true)); });
+  m.def("cut", [](int index) { check(pj_device_synchronize(device_at(static_cast<c10::DeviceIndex>(index)), false)); });
+  m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(index)); });
+  m.def("plugin_info", plugin_info);
+  m.def("known_plugins", known_plugins);
+  m.def("memory", memory);
+  m.def("reset_max_memory",
+        [](int index) { pj_device_reset_max_memory(device_at(static_cast<c10::DeviceIndex>(index))); });
+  m.def("set_memory_limit", [](int index, uint64_t bytes) {
+    pj_device_set_memory_limit(device_at(static_cast<c10::DeviceIndex>(index)), bytes);
+  });
+  m.def("counters", counters);
+  m.def("reset_counters", [] { pj_runtime_reset_counters(runtime()); });
+  m.def("explain", explain);
+  m.def("fallbacks", fallback_counts);
+  m.def("reset_fallbacks", reset_fallback_counts);
+  m.def("set_fallback", set_fallback);
+  m.def("has_lowering", [](const std::string &op) { return pj_op_has_lowering(pj_runtime_op(runtime(), op.c_str())); });
+  m.def("queue_length", [] { return pj_runtime_queue_length(runtime()); });
+  m.def("set_queue_length", [](int length) { pj_runtime_set_queue_length(runtime(), length); });
+  m.def("set_matmul_precision", [](int precision) { pj_runtime_set_matmul_precision(runtime(), precision); });
+  m.def("set_index_mode",
+        [](int mode) { pj_runtime_set_index_mode(runtime(), static_cast<pj_index_mode>(mode)); });
+}

@@ -1,0 +1,71 @@
+"""A native PyTorch device, "tpu", on top of the PJRT C API.
+
+    import torch
+    torch.ones(3, device="tpu")
+
+PyTorch finds the package through the entry point group `torch.backends`, so `import torch` is enough.
+"""
+# torch is imported last: its import calls _autoload, also when the user imports this package first.
+import sys
+import types
+
+__version__ = "0.1.0"
+
+
+def _load() -> None:
+    """Registers the kernels and torch.tpu."""
+    import torch
+
+    if torch.__version__.split(".")[:2] != ["2", "13"]:
+        raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed")
+    from torch_pjrt import _C, tpu
+
+    _C.register_kernels()
+    torch._register_device_module("tpu", tpu)
+    sys.modules["torch.tpu"] = tpu
+
+
+class _Absent(types.ModuleType):
+    """torch.tpu where the device cannot be had: says why when it is used, never at `import torch`."""
+
+    def __init__(self, reason: str):
+        super().__init__("torch.tpu")
+        self.__dict__["_reason"] = reason
+
+    def is_available(self) -> bool:
+        return False
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError(f"the tpu device cannot be used: {self._reason}")
+
+
+def _autoload() -> None:
+    """Entry point of torch.backends. Whatever goes wrong, `import torch` goes on."""
+    import torch
+
+    if hasattr(torch, "tpu"):
+        return
+    try:
+        torch.utils.rename_privateuse1_backend("tpu")
+    except RuntimeError:  # another package has taken PyTorch's spare device
+        return
+    try:
+        _load()
+    except Exception as error:
+        torch._register_device_module("tpu", _Absent(f"{type(error).__name__}: {error}"))
+        return
+    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True,
+                                                         for_storage=True)
+
+
+import torch  # noqa: E402, F401
+
+_autoload()

@@ -1,0 +1,76 @@
+"""Every environment variable that torch_pjrt reads: one table, from which docs/environment.md is written.
+
+    python -m torch_pjrt._env > docs/environment.md
+"""
+import os
+from dataclasses import dataclass
+from typing import Any, Callable
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+    kind: Callable[[str], Any]
+    default: Any
+    doc: str
+
+
+def flag(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError(f"is neither 0 nor 1: {text!r}")
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"is none of {', '.join(allowed)}: {text!r}")
+        return text
+
+    parse.__name__ = " | ".join(allowed)
+    return parse
+
+
+VARIABLES = {v.name: v for v in [
+    Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
+             "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
+    Variable("TORCH_PJRT_CPU_DEVICES", int, 1, "Number of devices of a CPU plugin in one process."),
+    Variable("TORCH_PJRT_CACHE_DIR", str, "~/.cache/torch_pjrt", "Directory of compiled programs; empty: no disk cache."),
+    Variable("TORCH_PJRT_CACHE_BYTES", int, 0, "Size limit of that directory in bytes; 0: the core's default."),
+    Variable("TORCH_PJRT_WORKERS", int, 2, "Compile workers; 0: compile in this process."),
+    Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", int, 0, "Longest compile in milliseconds; 0: the core's default."),
+    Variable("TORCH_PJRT_WORKER_BYTES", int, 0, "Memory limit of one compile worker in bytes; 0: none."),
+    Variable("TORCH_PJRT_QUEUE", int, 1, "Ops per region at most; 1: every op runs at once (strict eager)."),
+    Variable("TORCH_PJRT_FALLBACK", choice("warn", "error", "silent"), "warn", "What happens when an op has to run on "
+             "the CPU: a warning once per op, an error, or nothing. It is counted in any case."),
+    Variable("TORCH_PJRT_INDEX_CHECK", choice("deferred", "strict", "off"), "deferred", "When an index out of range is "
+             "told: at the next synchronization, at once, or never."),
+    Variable("TORCH_PJRT_LOG", choice("error", "warning", "info", "debug"), "warning", "What the core writes to stderr."),
+]}
+
+
+def get(name: str) -> Any:
+    """The variable's value; ValueError, with its name, when the text is not of its kind."""
+    variable = VARIABLES[name]
+    text = os.environ.get(name)
+    if text is None:
+        return variable.default
+    try:
+        return variable.kind(text)
+    except ValueError as error:
+        raise ValueError(f"the environment variable {name} {error}") from None
+
+
+def document() -> str:
+    lines = ["# Environment variables", "", "Written by `python -m torch_pjrt._env`.", "",
+             "| variable | type | default | what it does |", "|---|---|---|---|"]
+    for v in VARIABLES.values():
+        kind = v.kind.__name__.replace("|", "\\|")
+        lines.append(f"| `{v.name}` | {kind} | `{v.default!r}` | {v.doc} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(document())
