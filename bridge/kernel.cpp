@@ -174,10 +174,11 @@ std::optional<Kind> kind_of(const c10::Argument &argument) {
   }
 }
 
-// Ops that are no TensorIterator ones and yet take 0-d CPU tensors as numbers.
+// Ops without the tag "pointwise" that yet take 0-d CPU tensors as numbers.
 bool takes_cpu_numbers(const std::string &base) {
   static const auto *names = new std::set<std::string>{"fill", "fill_", "index_fill", "index_fill_", "masked_fill",
-                                                       "masked_fill_", "lerp", "lerp_", "where"};
+                                                       "masked_fill_", "lerp", "lerp_", "where", "floor_divide",
+                                                       "floor_divide_", "rsub"};
   return names->count(base) || base.rfind("_foreach_", 0) == 0 || base.rfind("_fused_", 0) == 0;
 }
 
@@ -571,11 +572,24 @@ void add_specs(const IValue &value, std::vector<pj_tensor_spec> *specs) {
   }
 }
 
+// A convolution of channels_last tensors is channels_last on CPU and CUDA; the meta kernel of torch 2.13 does not say so.
+void keep_channels_last(Run &run, pj_tensor_spec *result) {
+  for (size_t i = 0; i < 2; ++i) {  // input, weight
+    auto format = run.argument(i).toTensor().suggest_memory_format();
+    c10::IntArrayRef sizes(result->sizes, static_cast<size_t>(result->rank));
+    if (format != c10::MemoryFormat::ChannelsLast && format != c10::MemoryFormat::ChannelsLast3d) continue;
+    auto strides = result->rank == 4 ? c10::get_channels_last_strides_2d(sizes) : c10::get_channels_last_strides_3d(sizes);
+    std::copy(strides.begin(), strides.end(), result->strides);
+    return;
+  }
+}
+
 // What the results are: of a written argument its own type, so that the value needs no conversion to be stored.
 std::vector<pj_tensor_spec> result_specs(Run &run, const Stack &results, const std::vector<IValue> &meta_arguments) {
   std::vector<pj_tensor_spec> specs;
   if (!run.mutates) {
     for (const IValue &result : results) add_specs(result, &specs);
+    if (run.op.name == "aten::convolution") keep_channels_last(run, &specs[0]);
     return specs;
   }
   const auto &returns = run.op.handle.schema().returns();
@@ -835,19 +849,19 @@ void write_range_length(Run &run, pj_call *call) {
   pj_call_float(call, std::ceil((numbers[1] - numbers[0]) / numbers[2]));
 }
 
-// After the schema's arguments: seed and offset of a random op, and what a written argument's type is, since results
-// take it.
+// After the schema's arguments: what a written argument's type is, since results take it, and, at the very end, seed and
+// offset of a random op.
 void write_extras(Run &run, pj_call *call) {
+  if (run.op.range) write_range_length(run, call);
+  if (run.mutates && !(run.op.flags & kDynamic))
+    for (int w = 0; w < run.op.mutation->write_count; ++w) {
+      const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));
+      if (value.isTensor() && value.toTensor().defined()) pj_call_dtype(call, to_pj(value.toTensor().scalar_type()));
+    }
   if (run.op.flags & PJ_OP_RANDOM) {
     Seed seed = read_seed(generator_of(run), run.index);
     pj_call_number_int(call, static_cast<int64_t>(seed.seed), PJ_S64, PJ_WEIGHT_PYTHON);
     pj_call_number_int(call, static_cast<int64_t>(seed.offset), PJ_S64, PJ_WEIGHT_PYTHON);
-  }
-  if (run.op.range) write_range_length(run, call);
-  if (!run.mutates || run.op.flags & kDynamic) return;
-  for (int w = 0; w < run.op.mutation->write_count; ++w) {
-    const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));
-    if (value.isTensor() && value.toTensor().defined()) pj_call_dtype(call, to_pj(value.toTensor().scalar_type()));
   }
 }
 
