@@ -99,7 +99,7 @@ static void device_destroy(pj_device *device) {
 }
 
 void pj_runtime_destroy(pj_runtime *runtime) {
-  if (!runtime) return;
+  if (!runtime || runtime->forked) return;  // after a fork the client is the parent's
   for (int i = 0; i < runtime->device_count; ++i) device_destroy(&runtime->devices[i]);
   free(runtime->devices);
   pj_compiler_destroy(runtime->compiler);
@@ -124,6 +124,15 @@ pj_status pj_runtime_check(const pj_runtime *runtime) {
 
 void pj_runtime_after_fork(pj_runtime *runtime) {
   atomic_store(&runtime->forked, true);
+  // Threads of the parent, which the child does not have, may have held any of the locks.
+  pthread_mutex_init(&runtime->lock, NULL);
+  for (int i = 0; i < runtime->device_count; ++i) {
+    pthread_mutex_init(&runtime->devices[i].lock, NULL);
+    pthread_cond_init(&runtime->devices[i].idle, NULL);
+    runtime->devices[i].running = false;
+  }
+  for (pj_storage *s = runtime->storages.next; s != &runtime->storages; s = s->next) atomic_flag_clear(&s->busy);
+  atomic_flag_clear(&runtime->storages_busy);
   pj_compiler_after_fork(runtime->compiler);
 }
 

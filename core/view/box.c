@@ -140,11 +140,3 @@ bool view_box_has_unit_steps(const view_box *box) {
   }
   return true;
 }
-
-int64_t view_box_sparsity(const view_box *box) {
-  double sparsity = 1;
-  for (int i = 0; i < box->rank; ++i) {
-    sparsity *= (double)((box->size[i] - 1) * box->step[i] + 1) / (double)box->size[i];
-  }
-  return sparsity < 1e9 ? (int64_t)sparsity : 1000000000;
-}

@@ -38,7 +38,4 @@ bool view_box_find(const view_runs *runs, int64_t offset, const pj_type *base, v
 bool view_box_is_whole(const view_box *box);
 bool view_box_has_unit_steps(const view_box *box);
 
-// Elements that lie between the box's first and last, per element of the box; 1 for unit steps.
-int64_t view_box_sparsity(const view_box *box);
-
 #endif

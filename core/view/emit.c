@@ -101,9 +101,7 @@ static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_v
   }
   hlo_value spread = hlo_pad(h, source, hlo_constant_int(h, source.dtype, 0), none, none, interior);
   hlo_value between = hlo_slice(h, target, box->start, limit, NULL);
-  // Unless kept apart from the update, XLA:CPU's fused kernel walks over the whole base: 260 us at 256 MiB, not 10 us.
-  hlo_value merged = hlo_optimization_barrier(h, hlo_select(h, reached, spread, between));
-  return emit_update(h, target, merged, box->start);
+  return emit_update(h, target, hlo_select(h, reached, spread, between), box->start);
 }
 
 static hlo_value emit_write(hlo *h, hlo_value target, const view_write *write, hlo_value source) {

@@ -3,9 +3,20 @@
 
 #include "view/program.h"
 
-// A box with steps is merged with what lies between its elements, unless that is more than this many times the box;
-// then a scatter of single elements or rows costs less.
-enum { MERGE_SPARSITY = 8 };
+// When a box with steps is merged with what lies between its elements, rather than scattered row by row or element by
+// element: at most 8 elements are passed for each one written, and the region that the box spans is at least 1/64 of the
+// base, because the kernel that XLA:CPU makes of a merge also walks over the base (1 us/MiB; merging takes 75 us/MiB).
+enum { MERGE_SPARSITY = 8, MERGE_BASE_PER_REGION = 64 };
+
+static bool is_worth_merging(const view_box *box) {
+  double written = 1, region = 1, base = 1;
+  for (int i = 0; i < box->rank; ++i) {
+    written *= (double)box->size[i];
+    region *= (double)((box->size[i] - 1) * box->step[i] + 1);
+    base *= (double)box->dims[i];
+  }
+  return region <= MERGE_SPARSITY * written && base <= MERGE_BASE_PER_REGION * region;
+}
 
 // One window for each place of the dimensions with steps, over all the elements of the others. `out_order`: the box's
 // dimensions, those with steps first.
@@ -32,18 +43,19 @@ static void windows_of_box(const view_box *box, view_windows *out_windows, int o
   *out_windows = windows;
 }
 
-// The kind of write into `typed`, a base of the view's dtype. The box is the one to write, also for a scatter; where the
-// view is no box, box->rank is 0.
+// The kind of write into `typed`, a base of the view's dtype, and the box that is written; a scatter over the base's own
+// dimensions has a box of rank 0. Other dimensions than the base's own are the second choice: where they change the minor
+// dimension, a TPU rearranges the whole base for them. pj_view_rebase does that once for a flat base.
 static view_write_kind find_kind(const view_runs *runs, int64_t offset, const pj_type *typed, view_box *out_box) {
-  view_box stepped = {0};
   for (view_box_style style = VIEW_BOX_NATURAL; style <= VIEW_BOX_UNIT_STEPS; ++style) {
     if (!view_box_find(runs, offset, typed, style, out_box)) continue;
     if (view_box_is_whole(out_box)) return VIEW_REPLACE;
     if (view_box_has_unit_steps(out_box)) return VIEW_UPDATE;
-    if (view_box_sparsity(out_box) <= MERGE_SPARSITY) return VIEW_MERGE;
-    if (!stepped.rank && out_box->rank < PJ_MAX_RANK) stepped = *out_box;  // a scatter needs one dimension more
+    if (is_worth_merging(out_box)) return VIEW_MERGE;
+    bool own_dims = typed->rank > 1 && out_box->dims[out_box->rank - 1] == typed->dims[typed->rank - 1];
+    if (own_dims && out_box->rank < PJ_MAX_RANK) return VIEW_SCATTER;  // a scatter needs one dimension more
   }
-  *out_box = stepped;
+  out_box->rank = 0;
   return VIEW_SCATTER;
 }
 

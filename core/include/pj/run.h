@@ -56,6 +56,7 @@ PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
 
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
 // All storages and values of the runtime must be gone. NULL is allowed. (A Python process leaks its runtime at exit.)
+// In a child after fork it does nothing.
 PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
