@@ -86,10 +86,7 @@ Tensor share_value(const Tensor &source) {
   pj_value *value = pj_storage_value(storage);
   pj_storage *copy = value ? pj_storage_create_with(device_at(index), value)
                            : pj_storage_create(device_at(index), source.storage().nbytes());
-  Tensor result = make_tensor(copy, index, source.scalar_type(), source.sizes(), source.strides());
-  if (source.is_conj()) result._set_conj(true);
-  if (source.is_neg()) result._set_neg(true);
-  return result;
+  return make_tensor(copy, index, source.scalar_type(), source.sizes(), source.strides());
 }
 
 bool same_layout(const Tensor &a, const Tensor &b) {
@@ -259,7 +256,7 @@ Tensor copy_from_and_resize(const Tensor &self, const Tensor &target) {
 
 Tensor clone_tensor(const Tensor &self, std::optional<c10::MemoryFormat> format) {
   auto strides = format_strides(self, format.value_or(c10::MemoryFormat::Preserve));
-  if (covers_storage(self) && self.strides() == IntArrayRef(strides)) return share_value(self);
+  if (covers_storage(self) && !math_bits(self) && self.strides() == IntArrayRef(strides)) return share_value(self);
   return device_copy(self, self.scalar_type(), strides);
 }
 
