@@ -1,12 +1,12 @@
 """Convolutions and their gradients.
 
 Tolerance: a sum of n products in another order differs by about sqrt(n) roundings, so float32 is held to rtol 1e-5 and
-atol 1e-4. Half types are held against the float32 result: the CPU sums in the half type.
+atol 1e-4. Half types are held against the float64 result: the CPU sums in the half type.
 """
 import pytest
 import torch
 
-from harness import compare, run, values
+from harness import compare, compare_wide, run, values
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-4}
 CASES = {
@@ -41,9 +41,9 @@ def test_convolution_and_its_gradients(case):
 @pytest.mark.parametrize("dtype, rtol, atol", [(torch.bfloat16, 1.6e-2, 1e-2), (torch.float16, 1e-3, 1e-2)])
 def test_half_types_sum_in_float32(dtype, rtol, atol):
     x, weight, bias, rest = tensors("2d strided, padded", dtype)
-    compare("aten::convolution", x, weight, bias, *rest, wide=True, rtol=rtol, atol=atol)
+    compare_wide("aten::convolution", x, weight, bias, *rest, rtol=rtol, atol=atol)
     grad = values(*torch.convolution(x, weight, bias, *rest).shape, dtype=dtype)
-    compare("aten::convolution_backward", grad, x, weight, [4], *rest, [True, True, True], wide=True, rtol=rtol, atol=atol)
+    compare_wide("aten::convolution_backward", grad, x, weight, [4], *rest, [True, True, True], rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("mask", [[True, False, False], [False, True, False], [True, True, False]], ids=str)
@@ -60,8 +60,8 @@ def test_channels_last_and_integers_and_empty_batches():
     compare("aten::convolution", x[:0], weight, bias, *rest)
 
 
-@pytest.mark.parametrize("position, value, message", [(0, [0, 1], "non-positive stride"), (1, [-1, 0], "negative padding"),
-                                                      (2, [0, 1], "dilation"), (5, 2, "weight to be at least 2|channels")])
+@pytest.mark.parametrize("position, value, message", [(0, [0, 1], "non-positive stride"), (1, [-1, 0],
+                         "negative padding"), (2, [0, 1], "dilation"), (5, 2, "weight to be at least 2|channels")])
 def test_what_the_meta_kernel_lets_pass_is_refused(position, value, message):
     x, weight, bias, rest = tensors("2d")
     rest[position] = value
@@ -73,4 +73,5 @@ def test_what_the_meta_kernel_lets_pass_is_refused(position, value, message):
 
 def test_a_kernel_larger_than_the_input_is_refused():
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
-        run("aten::convolution", values(1, 1, 2), values(1, 1, 3), None, [1], [0], [1], False, [0], 1, results=[values(1, 1, 1)])
+        run("aten::convolution", values(1, 1, 2), values(1, 1, 3), None,
+            [1], [0], [1], False, [0], 1, results=[values(1, 1, 1)])

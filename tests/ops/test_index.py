@@ -16,7 +16,8 @@ def test_index_reads_every_dtype(dtype):
 A, B = torch.tensor([0, 2, -1]), torch.tensor([[1], [0]])
 
 
-@pytest.mark.parametrize("indices", [[A], [None, A], [A, A], [None, A, B], [A, None, B], [B, A, None, A], [None, None, B, A],
+@pytest.mark.parametrize("indices", [[A], [None, A], [A, A], [None, A, B], [A, None, B], [B, A, None, A],
+                                     [None, None, B, A],
                                      [A.int()], [torch.tensor(1)], [torch.empty(0, dtype=I64), None, A[:1]]], ids=str)
 def test_index_puts_the_indexed_dimensions_where_pytorch_does(indices):
     compare("aten::index.Tensor", values(3, 4, 5, 3), indices)
@@ -99,6 +100,6 @@ def test_embedding_bag_reduces_each_bag(mode, padding):
                                             padding_idx=None if padding < 0 else padding)
     grad = values(*out.shape)
     out.backward(grad)
-    back = run("aten::_embedding_bag_backward", grad, indices, offsets, got[1], got[2], got[3], 8, False, mode, False, None,
-               padding)
+    back = run("aten::_embedding_bag_backward", grad, indices, offsets,
+               got[1], got[2], got[3], 8, False, mode, False, None, padding)
     torch.testing.assert_close(back[0], leaf.grad)

@@ -2,11 +2,26 @@
 import pytest
 import torch
 
-from harness import compare, run, values
+from harness import compare, compare_wide, run, values
 
 NAN, INF = float("nan"), float("inf")
-MAX_CASES = [([2, 2], [2, 2], [0, 0], [1, 1], False), ([3, 2], [2, 1], [1, 1], [1, 1], False), ([3, 3], [2, 2], [1, 0], [2, 1], False),
-             ([3, 2], [], [1, 0], [1, 1], True), ([2], [3], [1], [1], True)]
+MAX_CASES = [
+    ([
+        2, 2], [
+            2, 2], [
+                0, 0], [
+                    1, 1], False), ([
+                        3, 2], [
+                            2, 1], [
+                                1, 1], [
+                                    1, 1], False), ([
+                                        3, 3], [
+                                            2, 2], [
+                                                1, 0], [
+                                                    2, 1], False), ([
+                                                        3, 2], [], [
+                                                            1, 0], [
+                                                                1, 1], True), ([2], [3], [1], [1], True)]
 AVERAGE_CASES = [([2, 2], [2, 2], [0, 0], False, True, None), ([3, 2], [2, 1], [1, 1], False, True, None),
                  ([3, 2], [2, 1], [1, 1], False, False, None), ([3, 2], [2, 2], [1, 0], True, True, None),
                  ([3, 2], [2, 2], [1, 1], True, False, None), ([2, 2], [1, 3], [0, 0], False, True, 3)]
@@ -29,8 +44,8 @@ def test_max_pool3d_and_its_gradient():
 
 
 def test_max_pool_takes_the_last_nan_and_the_first_of_equal_values():
-    for x in (torch.tensor([[[1.0, NAN, 3, 2], [0, 1, 2, 3]]]), torch.tensor([[[NAN, 1.0], [NAN, 1.0]]]), torch.ones(1, 4, 4),
-              torch.full((1, 3, 3), -INF)):
+    for x in (torch.tensor([[[1.0, NAN, 3, 2], [0, 1, 2, 3]]]), torch.tensor(
+        [[[NAN, 1.0], [NAN, 1.0]]]), torch.ones(1, 4, 4), torch.full((1, 3, 3), -INF)):
         compare("aten::max_pool2d_with_indices", x, [2, 2], [2, 2], [0, 0])
     compare("aten::max_pool2d_with_indices", torch.full((1, 3, 3), -INF), [2, 2], [2, 2], [1, 1])
     compare("aten::max_pool2d_with_indices", values(1, 4, 4, dtype=torch.int64), [2, 2], [1, 1], [1, 1])
@@ -41,9 +56,9 @@ def test_max_pool_takes_the_last_nan_and_the_first_of_equal_values():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_avg_pool2d_and_its_gradient(case, dtype):
     x = values(2, 3, 7, 8, dtype=dtype)
-    compare("aten::avg_pool2d", x, *case, wide=True)
+    compare_wide("aten::avg_pool2d", x, *case)
     out = torch.ops.aten.avg_pool2d(x, *case)
-    compare("aten::avg_pool2d_backward", values(*out.shape, dtype=dtype), x, *case, wide=True)
+    compare_wide("aten::avg_pool2d_backward", values(*out.shape, dtype=dtype), x, *case)
 
 
 def test_avg_pool3d_and_its_gradient():
@@ -54,9 +69,17 @@ def test_avg_pool3d_and_its_gradient():
 
 def test_bad_windows_are_refused():
     x = values(1, 1, 4, 4)
-    for name, args, message in [("avg_pool2d", ([0, 2],), "greater than zero"), ("avg_pool2d", ([2, 2], [1, 1], [2, 2]), "at most half"),
-                                ("avg_pool2d", ([2, 2], [1, 1], [0, 0], False, True, 0), "divisor"),
-                                ("max_pool2d_with_indices", ([2, 2], [0, 1]), "greater than zero")]:
+    for name, args, message in [
+    ("avg_pool2d", ([
+        0, 2],), "greater than zero"), ("avg_pool2d", ([
+            2, 2], [
+                1, 1], [
+                    2, 2]), "at most half"), ("avg_pool2d", ([
+                        2, 2], [
+                            1, 1], [
+                                0, 0], False, True, 0), "divisor"), ("max_pool2d_with_indices", ([
+                                    2, 2], [
+                                        0, 1]), "greater than zero")]:
         results = [x] if name == "avg_pool2d" else [x, x.long()]
         with pytest.raises(RuntimeError, match=message):
             run("aten::" + name, x, *args, results=results)

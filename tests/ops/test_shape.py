@@ -54,7 +54,8 @@ def test_block_diag_trace_and_diagonals():
     for offset in (0, 2, -1):
         compare("aten::diag_embed", values(2, 3), offset, 0, -1)
         compare("aten::diagonal_copy", values(3, 2, 4), offset, 0, 2)
-        compare("aten::diagonal_backward", values(2, 3 - (offset == -1) - (offset == 2)), [3, 2, 4 if offset else 3], offset, 0, 2)
+        compare("aten::diagonal_backward", values(2, 3 - (offset == -1) - \
+                (offset == 2)), [3, 2, 4 if offset else 3], offset, 0, 2)
 
 
 def test_shuffles():
@@ -65,9 +66,11 @@ def test_shuffles():
 
 @pytest.mark.parametrize("name, args", [
     ("slice_copy.Tensor", (1, 1, 100, 2)), ("slice_copy.Tensor", (0, -2, None)), ("narrow_copy", (1, 2, 2)),
-    ("select_copy.int", (1, -1)), ("unfold_copy", (1, 3, 2)), ("as_strided_copy", ([2, 2], [5, 2], 1)), ("view_copy", ([5, 4],)),
+    ("select_copy.int", (1, -1)), ("unfold_copy", (1, 3, 2)), ("as_strided_copy", ([2, 2], [5, 2], 1)),
+    ("view_copy", ([5, 4],)),
     ("expand_copy", ([2, 4, 5],)), ("permute_copy", ([1, 0],)), ("transpose_copy.int", (0, -1)), ("t_copy", ()),
-    ("split_copy.Tensor", (2, 1)), ("split_with_sizes_copy", ([1, 3], 0)), ("unbind_copy.int", (1,)), ("unsqueeze_copy", (1,)),
+    ("split_copy.Tensor", (2, 1)), ("split_with_sizes_copy", ([1, 3], 0)), ("unbind_copy.int", (1,)),
+    ("unsqueeze_copy", (1,)),
     ("squeeze_copy", ()), ("view_copy.dtype", (torch.int16,)), ("view_copy.dtype", (torch.int32,)), ("alias_copy", ()),
 ], ids=str)
 def test_copies_of_views(name, args):
@@ -116,7 +119,8 @@ def test_constant_pad_refuses_to_cut_too_much():
 
 
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
-@pytest.mark.parametrize("dims, pad", [(1, [2, 1]), (2, [1, 0, 2, 3]), (3, [1, 1, 0, 2, 1, 0]), (2, [-1, 2, 1, -1])], ids=str)
+@pytest.mark.parametrize("dims, pad", [(1, [2, 1]), (2, [1, 0, 2, 3]),
+                         (3, [1, 1, 0, 2, 1, 0]), (2, [-1, 2, 1, -1])], ids=str)
 def test_reflection_and_replication(kind, dims, pad):
     x = values(2, 3, *[4, 5, 6][:dims])
     compare(f"aten::{kind}_pad{dims}d", x, pad)
@@ -124,7 +128,8 @@ def test_reflection_and_replication(kind, dims, pad):
     compare(f"aten::{kind}_pad{dims}d_backward", values(*grad.shape), x, pad)
 
 
-@pytest.mark.parametrize("kernel, dilation, padding, stride", [([2, 3], [1, 1], [0, 0], [1, 1]), ([2, 2], [2, 1], [1, 2], [2, 3])])
+@pytest.mark.parametrize("kernel, dilation, padding, stride",
+                         [([2, 3], [1, 1], [0, 0], [1, 1]), ([2, 2], [2, 1], [1, 2], [2, 3])])
 def test_im2col_and_its_adjoint(kernel, dilation, padding, stride):
     x = values(2, 3, 6, 7)
     compare("aten::im2col", x, kernel, dilation, padding, stride)
