@@ -174,10 +174,11 @@ std::optional<Kind> kind_of(const c10::Argument &argument) {
   }
 }
 
-// Ops that are no TensorIterator ones and yet take 0-d CPU tensors as numbers.
+// Ops without the tag "pointwise" that yet take 0-d CPU tensors as numbers.
 bool takes_cpu_numbers(const std::string &base) {
   static const auto *names = new std::set<std::string>{"fill", "fill_", "index_fill", "index_fill_", "masked_fill",
-                                                       "masked_fill_", "lerp", "lerp_", "where"};
+                                                       "masked_fill_", "lerp", "lerp_", "where", "floor_divide",
+                                                       "floor_divide_", "rsub"};
   return names->count(base) || base.rfind("_foreach_", 0) == 0 || base.rfind("_fused_", 0) == 0;
 }
 
@@ -228,6 +229,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       for (int w = 0; w < mutation->write_count; ++w)
         if (mutation->writes[w].argument == source) arguments.back().number = false;
     if (*kind == Kind::kGenerator) generator = source;
+    if (twin_schema->arguments()[i].name() == "output_mask") output_mask = source;
   }
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (kind_of(schema.arguments()[i]) == Kind::kDevice) device = static_cast<int>(i);
@@ -475,7 +477,7 @@ std::vector<size_t> result_groups(Run &run, size_t total) {
 // ---- meta -----------------------------------------------------------------------------------------------------------
 
 Tensor to_meta(const Tensor &tensor, bool empty) {
-  if (!tensor.defined() || !on_device(tensor)) return tensor;
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   Tensor meta = empty ? Tensor(at::detail::empty_strided_meta({0}, {1}, tensor.scalar_type()))
                       : Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
   if (tensor.is_conj()) meta._set_conj(true);
@@ -620,6 +622,14 @@ std::vector<pj_tensor_spec> result_specs(Run &run, const Stack &results, const s
       }
     }
   return specs;
+}
+
+// Gradients that output_mask does not ask for; some meta kernels describe them all the same.
+void drop_unwanted(Run &run, Stack *results) {
+  if (run.op.output_mask < 0 || run.mutates) return;
+  auto mask = run.argument(static_cast<size_t>(run.op.output_mask)).toBoolList();
+  for (size_t r = 0; r < std::min(mask.size(), results->size()); ++r)
+    if (!mask[r]) (*results)[r] = Tensor();
 }
 
 // What an op returned beside tensors in its first call with these arguments, or nullptr when it was tensors only.
@@ -902,6 +912,7 @@ bool learn(Run &run, pj_call *call) {
       run_on_cpu(run.op, &run.stack);
       return false;
     }
+    drop_unwanted(run, &results);
     auto specs = result_specs(run, results, meta_arguments);
     if (!run.mutates) run.layout = make_layout(results);
     pj_status status = pj_plan_create(device, call, specs.data(), specs.size());
