@@ -129,3 +129,65 @@ def test_random_slopes_are_noise_in_training():
     assert torch.equal(y, x * noise) and (noise[x > 0] == 1).all()
     slopes = noise[x <= 0]
     assert 0.1 <= slopes.min() and slopes.max() <= 0.3 and abs(slopes.mean() - 0.2) < 1e-3
+
+
+def test_categories_are_drawn_by_their_weight():
+    p = torch.tensor([0.1, 0.0, 0.6, 0.3])
+    x = draw("multinomial", p, N, True)
+    share = torch.bincount(x, minlength=4) / N
+    assert (share - p).abs().max() < 0.01 and share[1] == 0
+    rows = draw("multinomial", p.expand(N, 4).bfloat16(), 1)
+    assert ((torch.bincount(rows[:, 0], minlength=4) / N) - p).abs().max() < 0.01
+    distinct = draw("multinomial", torch.tensor([[0.1, 0.2, 0.3, 0.4]]).repeat(1000, 1), 3)
+    assert all(len(set(row)) == 3 for row in distinct.tolist())
+    assert abs((distinct[:, 0] == 3).double().mean() - 0.4) < 0.06
+
+
+@pytest.mark.parametrize("p, samples, replacement, text", [
+    (torch.rand(3), 0, True, "n_sample <= 0"), (torch.rand(3), 4, False, "without replacement"),
+    (torch.rand(1, 2, 3), 1, True, "1 or 2 dim"), (torch.ones(3, dtype=torch.int64), 1, True, "floating-point")])
+def test_impossible_draws_are_refused(p, samples, replacement, text):
+    with pytest.raises(RuntimeError, match=text):
+        draw("multinomial", p, samples, replacement, results=[torch.empty(max(samples, 0), dtype=torch.int64)])
+
+
+def test_consecutive_draws_are_independent():
+    p = torch.full((1000,), 1e-3)
+    draws = [draw("multinomial", p, 1, offset=i).item() for i in range(20)]
+    assert len({a - b for a, b in zip(draws, draws[1:])}) > 15
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 9.0, 12.0, 1000.0])
+def test_poisson_numbers(rate):
+    x = draw("poisson", torch.full((N // 4,), rate))
+    assert abs(x.mean() - rate) <= 6 * math.sqrt(rate / (N // 4)) and abs(x.var() - rate) <= 0.06 * rate
+
+
+@pytest.mark.parametrize("count, p", [(10, 0.3), (10, 0.0), (10, 1.0), (1000, 0.005), (1000, 0.4), (500, 0.95)])
+def test_binomial_numbers(count, p):
+    n = N // 4
+    x = draw("binomial", torch.full((n,), float(count)), torch.full((n,), p), results=[torch.empty(n)])
+    variance = count * p * (1 - p)
+    assert abs(x.mean() - count * p) <= 6 * math.sqrt(variance / n) and abs(x.var() - variance) <= 0.06 * variance
+    assert x.min() >= 0 and x.max() <= count
+
+
+@pytest.mark.parametrize("shape", [0.1, 0.9, 1.0, 7.5])
+def test_gamma_numbers(shape):
+    x = draw("_standard_gamma", torch.full((N // 4,), shape)).double()
+    assert abs(x.mean() - shape) < 6 * math.sqrt(shape / (N // 4)) and abs(x.var() - shape) < 0.1 * shape
+    assert x.min() > 0
+
+
+def test_dirichlet_numbers_add_up_to_one():
+    shape = torch.tensor([0.5, 1.0, 2.5])
+    x = draw("_sample_dirichlet", shape.expand(N // 4, 3), results=[torch.empty(N // 4, 3)])
+    torch.testing.assert_close(x.sum(-1), torch.ones(N // 4))
+    assert (x.mean(0) - shape / shape.sum()).abs().max() < 0.01
+
+
+def test_parameters_that_no_sample_fits_do_not_hang():
+    bad = torch.tensor([float("nan"), float("inf"), -1.0])
+    for name in ("poisson", "_standard_gamma"):
+        assert draw(name, bad).shape == (3,)
+    assert draw("binomial", bad, torch.full((3,), 0.5), results=[bad]).shape == (3,)
