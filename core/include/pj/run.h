@@ -180,6 +180,9 @@ PJ_EXPORT void pj_builder_destroy(pj_builder *builder);
 PJ_EXPORT pj_status pj_builder_append(pj_builder *builder, const pj_call *node, const uint32_t *operands,
                                       uint32_t operand_count, const pj_tensor_spec *results, uint32_t result_count,
                                       uint32_t *out_first);
+// The dense array that a value is: what TENSOR words that read it must say as base. False: a number, or no such value.
+PJ_EXPORT bool pj_builder_type(const pj_builder *builder, uint32_t value, pj_dtype *out_dtype, int *out_rank,
+                               int64_t out_dims[PJ_MAX_RANK]);
 // Makes the plan of `call` from the graph; its result i is value outputs[i], which must be a node's. Takes the builder over.
 PJ_EXPORT pj_status pj_plan_create_from(pj_device *device, const pj_call *call, pj_builder *builder,
                                         const uint32_t *outputs, uint32_t output_count);
