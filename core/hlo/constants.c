@@ -37,7 +37,10 @@ static void put_float(hlo *h, pj_dtype dtype, double value) {
   const float_bits *bits = &FLOAT_BITS[dtype];
   char digits[40];
   snprintf(digits, sizeof digits, "%.16e", value);
-  hlo_put(h, isnan(value) ? bits->nan : isfinite(value) ? digits : value > 0 ? bits->infinity : bits->negative_infinity);
+  hlo_put(h, isnan(value)      ? bits->nan
+             : isfinite(value) ? digits
+             : value > 0       ? bits->infinity
+                               : bits->negative_infinity);
 }
 
 static void put_int(hlo *h, pj_dtype dtype, int64_t value) {

@@ -94,7 +94,8 @@ static bool put_dimension_numbers(hlo *h, const char *op, hlo_value input, hlo_v
   ok = ok && put_roles(h, op, kernel, s->kernel_output_feature, 'o', s->kernel_input_feature, 'i', s->kernel_spatial,
                        s->spatial, write);
   if (write) hlo_put(h, "->");
-  return ok && put_roles(h, op, output, s->output_batch, 'b', s->output_feature, 'f', s->output_spatial, s->spatial, write);
+  return ok &&
+         put_roles(h, op, output, s->output_batch, 'b', s->output_feature, 'f', s->output_spatial, s->spatial, write);
 }
 
 hlo_value hlo_convolution(hlo *h, hlo_value input, hlo_value kernel, const hlo_convolution_spec *spec, pj_dtype dtype) {
@@ -108,21 +109,20 @@ hlo_value hlo_convolution(hlo *h, hlo_value input, hlo_value kernel, const hlo_c
   if (!put_dimension_numbers(h, op, input, kernel, result, s, false)) return hlo_invalid();
   int64_t groups = s->feature_groups, batch_groups = s->batch_groups;
   int64_t features = kernel.dims[s->kernel_output_feature], batch = input.dims[s->input_batch];
-  if (groups < 1 || batch_groups < 1 || (groups > 1 && batch_groups > 1) || features % groups || features % batch_groups ||
-      batch % batch_groups || kernel.dims[s->kernel_input_feature] * groups != input.dims[s->input_feature])
-    return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: the features of %s and %s do not match in %d feature and %d batch groups",
-                    op, TYPE(input), TYPE(kernel), (int)groups, (int)batch_groups);
+  if (groups < 1 || batch_groups < 1 || (groups > 1 && batch_groups > 1) || features % groups ||
+      features % batch_groups || batch % batch_groups || input.dims[s->input_feature] % groups ||
+      kernel.dims[s->kernel_input_feature] != input.dims[s->input_feature] / groups)
+    return hlo_fail(h, PJ_INVALID_ARGUMENT,
+                    "%s: the features of %s and %s do not match in %d feature and %d batch groups", op, TYPE(input),
+                    TYPE(kernel), (int)groups, (int)batch_groups);
   result.dims[s->output_batch] = batch / batch_groups;
   result.dims[s->output_feature] = features;
   for (int i = 0; i < s->spatial; ++i) {
-    int64_t size = input.dims[s->input_spatial[i]], window = kernel.dims[s->kernel_spatial[i]];
-    if (s->stride[i] < 1 || s->lhs_dilation[i] < 1 || s->rhs_dilation[i] < 1)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: stride or dilation below 1 in spatial dimension %d", op, i);
-    size = (size ? (size - 1) * s->lhs_dilation[i] + 1 : 0) + s->pad_low[i] + s->pad_high[i];
-    window = window ? (window - 1) * s->rhs_dilation[i] + 1 : 0;
-    if (size < 0)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: negative padding cuts more than spatial dimension %d of %s", op, i,
-                      TYPE(input));
+    int64_t size, window;
+    if (s->stride[i] < 1 || !hlo_dilated_size(kernel.dims[s->kernel_spatial[i]], s->rhs_dilation[i], 0, 0, &window) ||
+        !hlo_dilated_size(input.dims[s->input_spatial[i]], s->lhs_dilation[i], s->pad_low[i], s->pad_high[i], &size))
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: stride or dilation below 1, or padding that cuts more than spatial "
+                      "dimension %d of %s", op, i, TYPE(input));
     result.dims[s->output_spatial[i]] = size == 0 || window > size ? 0 : (size - window) / s->stride[i] + 1;
   }
   if (!hlo_begin(h, op, operands, 2, &result, 1)) return result;

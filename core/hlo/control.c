@@ -40,7 +40,8 @@ void hlo_top_k(hlo *h, hlo_value x, int64_t k, hlo_value *out_values, hlo_value 
   const char *op = "chlo.top_k";
   hlo_value results[2] = {x, x};
   if (hlo_usable(h, op, &x, 1) && hlo_want_kind(h, op, x, KIND_REAL)) {
-    if (!x.rank || k < 0 || k > x.dims[x.rank - 1]) hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %d of %s", op, (int)k, TYPE(x));
+    if (!x.rank || k < 0 || k > x.dims[x.rank - 1])
+      hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %d of %s", op, (int)k, TYPE(x));
     else results[0].dims[x.rank - 1] = results[1].dims[x.rank - 1] = k;
   }
   results[1].dtype = PJ_S32;
@@ -94,8 +95,8 @@ void hlo_if(hlo *h, hlo_value predicate, hlo_body on_true, hlo_body on_false, in
 
 hlo_value hlo_fft(hlo *h, hlo_fft_kind kind, hlo_value x, const int64_t *lengths, int count) {
   const char *op = "stablehlo.fft";
-  static const char *const kinds[] = {"#stablehlo<fft_type FFT>", "#stablehlo<fft_type IFFT>", "#stablehlo<fft_type RFFT>",
-                                      "#stablehlo<fft_type IRFFT>"};
+  static const char *const kinds[] = {"#stablehlo<fft_type FFT>", "#stablehlo<fft_type IFFT>",
+                                      "#stablehlo<fft_type RFFT>", "#stablehlo<fft_type IRFFT>"};
   if (!hlo_usable(h, op, &x, 1) || !hlo_want_kind(h, op, x, kind == HLO_RFFT ? KIND_FLOAT : KIND_COMPLEX))
     return hlo_invalid();
   if (kind == HLO_RFFT && x.dtype != PJ_F32 && x.dtype != PJ_F64)
@@ -120,7 +121,7 @@ hlo_value hlo_fft(hlo *h, hlo_fft_kind kind, hlo_value x, const int64_t *lengths
   return result;
 }
 
-// ---- linear algebra ---------------------------------------------------------------------------------------------------
+// ---- linear algebra -------------------------------------------------------------------------------------------------
 
 // f32, f64 and their complex types; square in the last two dimensions.
 static bool check_square(hlo *h, const char *op, hlo_value x) {
@@ -133,7 +134,8 @@ static bool check_square(hlo *h, const char *op, hlo_value x) {
 hlo_value hlo_cholesky(hlo *h, hlo_value x, bool lower) {
   const char *op = "stablehlo.cholesky";
   hlo_value result = hlo_retyped(x, x.dtype);
-  if (!hlo_usable(h, op, &x, 1) || !check_square(h, op, x) || !hlo_begin(h, op, &x, 1, &result, 1)) return hlo_invalid();
+  if (!hlo_usable(h, op, &x, 1) || !check_square(h, op, x) || !hlo_begin(h, op, &x, 1, &result, 1))
+    return hlo_invalid();
   hlo_attribute_bool(h, "lower", lower);
   hlo_end(h, &x, 1, &result, 1);
   return result;
@@ -158,7 +160,7 @@ hlo_value hlo_triangular_solve(hlo *h, hlo_value a, hlo_value b, bool left, bool
   return result;
 }
 
-// ---- the rest ---------------------------------------------------------------------------------------------------------
+// ---- the rest -------------------------------------------------------------------------------------------------------
 
 // An MLIR string literal.
 static void put_string(hlo *h, const char *text) {

@@ -36,7 +36,8 @@ static bool broadcast_together(hlo *h, const char *op, hlo_value *operands, int 
     for (int d = 1; d <= shorter.rank; ++d) {
       int64_t *size = &longer.dims[longer.rank - d], other = shorter.dims[shorter.rank - d];
       if (*size != other && *size != 1 && other != 1)
-        return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s and %s cannot be broadcast together", op, TYPE(common), TYPE(x)),
+        return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s and %s cannot be broadcast together", op, TYPE(common),
+                        TYPE(x)),
                false;
       if (*size == 1) *size = other;
     }
@@ -89,8 +90,9 @@ hlo_value hlo_shr(hlo *h, hlo_value a, hlo_value b) {
   return binary(h, "stablehlo.shift_right_arithmetic", TAKES_shr, a, b);
 }
 
-// XLA:CPU of API 0.115 turns atan2(x, 1), which chlo.atan also is, into a vector atan that returns wrong numbers and reads
-// its neighbours. A second operand that only looks like it depends on the first keeps it from seeing the constant.
+// XLA:CPU of API 0.115 turns atan2(x, 1), which chlo.atan also is, into a vector atan that returns wrong numbers and
+// reads its neighbours. A second operand that only looks like it depends on the first keeps it from seeing the
+// constant.
 hlo_value hlo_atan2(hlo *h, hlo_value a, hlo_value b) {
   hlo_value nan_or_b = hlo_select(h, hlo_ne(h, a, a), a, b);
   return binary(h, "stablehlo.atan2", TAKES_atan2, a, nan_or_b);
@@ -101,7 +103,7 @@ hlo_value hlo_atan(hlo *h, hlo_value x) {
   return unary(h, "chlo.atan", TAKES_atan, x, x.dtype);
 }
 
-// ---- operations by name -----------------------------------------------------------------------------------------------
+// ---- operations by name ---------------------------------------------------------------------------------------------
 
 static hlo_value second(hlo *h, hlo_value a, hlo_value b) {
   (void)h, (void)a;
@@ -141,7 +143,7 @@ hlo_value hlo_identity(hlo *h, hlo_op op, pj_dtype dtype) {
   return hlo_fail(h, PJ_INTERNAL, "operation %d has no identity", (int)op);
 }
 
-// ---- comparisons and choices ------------------------------------------------------------------------------------------
+// ---- comparisons and choices ----------------------------------------------------------------------------------------
 
 static hlo_value compare(hlo *h, const char *direction, int kinds, hlo_value a, hlo_value b) {
   hlo_value operands[2] = {a, b};
@@ -196,7 +198,7 @@ hlo_value hlo_clamp(hlo *h, hlo_value low, hlo_value x, hlo_value high) {
   return hlo_simple(h, "stablehlo.clamp", operands, 3, hlo_retyped(operands[1], x.dtype));
 }
 
-// ---- complex numbers and conversions ----------------------------------------------------------------------------------
+// ---- complex numbers and conversions --------------------------------------------------------------------------------
 
 hlo_value hlo_complex(hlo *h, hlo_value real, hlo_value imag) {
   hlo_value operands[2] = {real, imag};
@@ -234,7 +236,7 @@ hlo_value hlo_convert(hlo *h, hlo_value x, pj_dtype dtype) {
   return unary(h, "stablehlo.convert", ANY, x, dtype);
 }
 
-// ---- bits -------------------------------------------------------------------------------------------------------------
+// ---- bits -----------------------------------------------------------------------------------------------------------
 
 // A last dimension of `count` elements put after, or in place of, the dimensions of x.
 static hlo_value split_last(hlo *h, hlo_value x, int64_t count) {
@@ -284,7 +286,8 @@ hlo_value hlo_bitcast(hlo *h, hlo_value x, pj_dtype dtype) {
   }
   hlo_value result = hlo_retyped(x, dtype);
   if (from > to) {
-    if (x.rank == PJ_MAX_RANK) return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s has no room for a dimension", op, TYPE(x));
+    if (x.rank == PJ_MAX_RANK)
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s has no room for a dimension", op, TYPE(x));
     result.dims[result.rank++] = from / to;
   } else if (from < to) {
     if (!x.rank || x.dims[x.rank - 1] != to / from)

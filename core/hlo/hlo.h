@@ -38,32 +38,37 @@ pj_status hlo_finish(hlo *h, const hlo_value *results, size_t count, const char 
 hlo_value hlo_fail(hlo *h, pj_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool hlo_failed(const hlo *h);
 
-// ---- shapes of values -------------------------------------------------------------------------------------------------
+// ---- shapes of values -----------------------------------------------------------------------------------------------
 
-int64_t hlo_size(hlo_value x);                     // number of elements
+int64_t hlo_size(hlo_value x);                     // number of elements; -1 past 2^63
 bool hlo_same_dims(hlo_value a, hlo_value b);
 
-// ---- constants ----------------------------------------------------------------------------------------------------------
+// ---- constants ------------------------------------------------------------------------------------------------------
 
 hlo_value hlo_constant(hlo *h, pj_dtype dtype, double value);       // 0-d; inf and nan allowed; complex: the real part
-hlo_value hlo_constant_int(hlo *h, pj_dtype dtype, int64_t value);  // 0-d, exact
+hlo_value hlo_constant_int(hlo *h, pj_dtype dtype, int64_t value);  // 0-d; a value that the type lacks is an error
 hlo_value hlo_full(hlo *h, pj_dtype dtype, int rank, const int64_t *dims, double value);
 hlo_value hlo_constant_ints(hlo *h, pj_dtype dtype, const int64_t *values, int64_t count);  // 1-d
 hlo_value hlo_constant_floats(hlo *h, pj_dtype dtype, const double *values, int64_t count); // 1-d
 hlo_value hlo_iota(hlo *h, pj_dtype dtype, int rank, const int64_t *dims, int dim);
-hlo_value hlo_lowest(hlo *h, pj_dtype dtype);   // 0-d: -inf for floats, the smallest integer, false
-hlo_value hlo_highest(hlo *h, pj_dtype dtype);  // 0-d: +inf for floats, the largest integer, true
+// 0-d: -inf for floats (the lowest finite value of the 8-bit types without infinity), the smallest integer, false
+hlo_value hlo_lowest(hlo *h, pj_dtype dtype);
+// 0-d: likewise +inf, the largest integer, true
+hlo_value hlo_highest(hlo *h, pj_dtype dtype);
 
-// ---- elementwise ----------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 
 // X(C suffix, StableHLO op)
 #define HLO_UNARY_OPS(X) \
   X(neg, "stablehlo.negate") X(exp, "stablehlo.exponential") X(expm1, "stablehlo.exponential_minus_one") \
-  X(log, "stablehlo.log") X(log1p, "stablehlo.log_plus_one") X(logistic, "stablehlo.logistic") X(tanh, "stablehlo.tanh") \
-  X(sin, "stablehlo.sine") X(cos, "stablehlo.cosine") X(sqrt, "stablehlo.sqrt") X(rsqrt, "stablehlo.rsqrt") X(cbrt, "stablehlo.cbrt") \
+  X(log, "stablehlo.log") X(log1p, "stablehlo.log_plus_one") X(logistic, "stablehlo.logistic") \
+  X(tanh, "stablehlo.tanh") \
+  X(sin, "stablehlo.sine") X(cos, "stablehlo.cosine") X(sqrt, "stablehlo.sqrt") X(rsqrt, "stablehlo.rsqrt") \
+  X(cbrt, "stablehlo.cbrt") \
   X(floor, "stablehlo.floor") X(ceil, "stablehlo.ceil") X(round_even, "stablehlo.round_nearest_even") \
   X(not, "stablehlo.not") X(popcnt, "stablehlo.popcnt") X(clz, "stablehlo.count_leading_zeros") \
-  X(erf, "chlo.erf") X(erfc, "chlo.erfc") X(erf_inv, "chlo.erf_inv") X(lgamma, "chlo.lgamma") X(digamma, "chlo.digamma") \
+  X(erf, "chlo.erf") X(erfc, "chlo.erfc") X(erf_inv, "chlo.erf_inv") X(lgamma, "chlo.lgamma") \
+  X(digamma, "chlo.digamma") \
   X(tan, "chlo.tan") X(asin, "chlo.asin") X(acos, "chlo.acos") X(sinh, "chlo.sinh") X(cosh, "chlo.cosh") \
   X(asinh, "chlo.asinh") X(acosh, "chlo.acosh") X(atanh, "chlo.atanh") X(bessel_i1e, "chlo.bessel_i1e")
 #define HLO_DECLARE_UNARY(name, op) hlo_value hlo_##name(hlo *h, hlo_value x);
@@ -113,27 +118,35 @@ hlo_value hlo_convert(hlo *h, hlo_value x, pj_dtype dtype);
 // dimension, a wider one consumes the last. PRED counts as one byte (goes through ui8).
 hlo_value hlo_bitcast(hlo *h, hlo_value x, pj_dtype dtype);
 
-// ---- shape ------------------------------------------------------------------------------------------------------------------
+// ---- shape ----------------------------------------------------------------------------------------------------------
 
 hlo_value hlo_reshape(hlo *h, hlo_value x, int rank, const int64_t *dims);
-hlo_value hlo_transpose(hlo *h, hlo_value x, const int *permutation);          // result dim i is operand dim permutation[i]
-hlo_value hlo_swap(hlo *h, hlo_value x, int a, int b);                          // transpose of two dimensions; negative counts from the end
-hlo_value hlo_broadcast_to(hlo *h, hlo_value x, int rank, const int64_t *dims); // aligned at the last dimension, 1 stretches
+// result dim i is operand dim permutation[i]
+hlo_value hlo_transpose(hlo *h, hlo_value x, const int *permutation);
+// transpose of two dimensions
+hlo_value hlo_swap(hlo *h, hlo_value x, int a, int b);
+// aligned at the last dimension, 1 stretches
+hlo_value hlo_broadcast_to(hlo *h, hlo_value x, int rank, const int64_t *dims);
 hlo_value hlo_broadcast_like(hlo *h, hlo_value x, hlo_value like);
 // result dim dims_map[i] is operand dim i (stablehlo.broadcast_in_dim)
 hlo_value hlo_broadcast_in_dim(hlo *h, hlo_value x, int rank, const int64_t *dims, const int *dims_map);
-hlo_value hlo_keep(hlo *h, hlo_value x, int dim);                               // inserts a dimension of size 1 before `dim`
-hlo_value hlo_drop(hlo *h, hlo_value x, int dim);                               // removes a dimension of size 1
-hlo_value hlo_flatten(hlo *h, hlo_value x);                                     // 1-d
-hlo_value hlo_slice(hlo *h, hlo_value x, const int64_t *start, const int64_t *limit, const int64_t *stride);  // stride NULL: ones
+// inserts a dimension of size 1 before `dim`; -1 appends it
+hlo_value hlo_keep(hlo *h, hlo_value x, int dim);
+hlo_value hlo_drop(hlo *h, hlo_value x, int dim);  // removes a dimension of size 1
+hlo_value hlo_flatten(hlo *h, hlo_value x);        // 1-d
+// stride NULL: ones
+hlo_value hlo_slice(hlo *h, hlo_value x, const int64_t *start, const int64_t *limit, const int64_t *stride);
 hlo_value hlo_slice_dim(hlo *h, hlo_value x, int dim, int64_t start, int64_t limit);
-hlo_value hlo_dynamic_slice(hlo *h, hlo_value x, const hlo_value *start, const int64_t *sizes);  // start: rank 0-d integers
+// start: as many 0-d integers as x has dimensions
+hlo_value hlo_dynamic_slice(hlo *h, hlo_value x, const hlo_value *start, const int64_t *sizes);
 hlo_value hlo_dynamic_update_slice(hlo *h, hlo_value x, hlo_value update, const hlo_value *start);
-hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, const int64_t *high, const int64_t *interior);  // NULL: zeros; negative low/high cut
+// NULL: zeros; negative low/high cut
+hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, const int64_t *high,
+                  const int64_t *interior);
 hlo_value hlo_reverse(hlo *h, hlo_value x, const int *dims, int count);
 hlo_value hlo_concatenate(hlo *h, const hlo_value *values, int count, int dim);
 
-// ---- contractions -------------------------------------------------------------------------------------------------------------
+// ---- contractions ---------------------------------------------------------------------------------------------------
 
 // Element type of the result: `dtype`. Batch dims first, then what is left of a, then of b.
 hlo_value hlo_dot_general(hlo *h, hlo_value a, hlo_value b, const int *batch_a, const int *batch_b, int batch_count,
@@ -156,13 +169,13 @@ typedef struct hlo_convolution_spec {
 } hlo_convolution_spec;
 hlo_value hlo_convolution(hlo *h, hlo_value input, hlo_value kernel, const hlo_convolution_spec *spec, pj_dtype dtype);
 
-// ---- regions ------------------------------------------------------------------------------------------------------------------
+// ---- regions --------------------------------------------------------------------------------------------------------
 
 // Writes the inside of an op: reads `arguments`, appends ops, fills `results`. May use values of the outside only where
 // StableHLO allows (while, if, case). Runs at once, inside the call that takes it.
 typedef void (*hlo_body)(hlo *h, const hlo_value *arguments, hlo_value *results, void *context);
 
-// ---- reductions and windows -----------------------------------------------------------------------------------------------------
+// ---- reductions and windows -----------------------------------------------------------------------------------------
 
 // Over `dims` (count of them, any order), with the identity of `op` as start.
 hlo_value hlo_reduce(hlo *h, hlo_op op, hlo_value x, const int *dims, int count);
@@ -181,15 +194,16 @@ hlo_window hlo_window_ones(void);  // sizes, strides and dilations 1, no padding
 hlo_value hlo_reduce_window(hlo *h, hlo_op op, hlo_value x, const hlo_window *window);
 void hlo_reduce_window_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, const hlo_window *window,
                             hlo_body body, void *context, hlo_value *out_results);
-// Inclusive scan along `dim` with `op`. The many form: n operands and a body of 2n arguments (n so far, n next), which must
-// be associative and leave a value as it is when combined with the starts, on either side. The body is elementwise: it is
-// called with 0-d arguments and with arrays.
+// Inclusive scan along `dim` with `op`. The many form: n operands and a body of 2n arguments (n so far, n next),
+// which must be associative and leave a value as it is when combined with the starts, on either side. The body is
+// elementwise: it is called with 0-d arguments and with arrays.
 hlo_value hlo_scan(hlo *h, hlo_op op, hlo_value x, int dim);
-void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
-                   hlo_value *out_results);
-hlo_value hlo_select_and_scatter_max(hlo *h, hlo_value operand, hlo_value source, hlo_value start, const hlo_window *window);
+void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body,
+                   void *context, hlo_value *out_results);
+hlo_value hlo_select_and_scatter_max(hlo *h, hlo_value operand, hlo_value source, hlo_value start,
+                                     const hlo_window *window);
 
-// ---- indexing -------------------------------------------------------------------------------------------------------------------
+// ---- indexing -------------------------------------------------------------------------------------------------------
 
 typedef struct hlo_gather_spec {
   int offset_dims[PJ_MAX_RANK], offset_count;
@@ -216,7 +230,7 @@ hlo_value hlo_scatter(hlo *h, hlo_op op, hlo_value operand, hlo_value indices, h
 // x.dims[:dim] + indices.dims + x.dims[dim+1:]. Indices must be in range (StableHLO clamps).
 hlo_value hlo_take(hlo *h, hlo_value x, hlo_value indices, int dim);
 
-// ---- sort, loops, the rest -----------------------------------------------------------------------------------------------------
+// ---- sort, loops, the rest ------------------------------------------------------------------------------------------
 
 // comparator body: 2n 0-d arguments (a0, b0, a1, b1, ...), one PRED result.
 void hlo_sort(hlo *h, const hlo_value *operands, int n, int dim, bool stable, hlo_body comparator, void *context,
@@ -226,7 +240,8 @@ void hlo_top_k(hlo *h, hlo_value x, int64_t k, hlo_value *out_values, hlo_value 
 void hlo_while(hlo *h, const hlo_value *starts, int n, hlo_body condition, hlo_body body, void *context,
                hlo_value *out_results);
 // stablehlo.if with values of the outside captured.
-void hlo_if(hlo *h, hlo_value predicate, hlo_body on_true, hlo_body on_false, int n, void *context, hlo_value *out_results);
+void hlo_if(hlo *h, hlo_value predicate, hlo_body on_true, hlo_body on_false, int n, void *context,
+            hlo_value *out_results);
 
 typedef enum hlo_fft_kind { HLO_FFT, HLO_IFFT, HLO_RFFT, HLO_IRFFT } hlo_fft_kind;
 hlo_value hlo_fft(hlo *h, hlo_fft_kind kind, hlo_value x, const int64_t *lengths, int count);  // innermost `count` dims

@@ -8,8 +8,9 @@ static bool sorted_dims(hlo *h, const char *op, const char *what, const int *dim
   return true;
 }
 
-// What gather and scatter share: batching dimensions pair up, the index vector has `count` entries, one for each dimension
-// of the operand that it moves, and `dropped` and batching dimensions have slices of one element that the window lacks.
+// What gather and scatter share: batching dimensions pair up, the index vector has `count` entries, one for each
+// dimension of the operand that it moves, and `dropped` and batching dimensions have slices of one element that the
+// window lacks.
 typedef struct index_numbers {
   const char *op;
   hlo_value operand, indices;
@@ -17,7 +18,8 @@ typedef struct index_numbers {
   int dropped_count, batching_count, index_count, index_vector_dim;
 } index_numbers;
 
-// `out_window`: the operand's dimensions that the window keeps. `out_batch`: the dimensions of the indices, less the vector.
+// `out_window`: the operand's dimensions that the window keeps. `out_batch`: the dimensions of the indices, less the
+// vector.
 static bool check_numbers(hlo *h, const index_numbers *n, bool out_window[PJ_MAX_RANK], hlo_value *out_batch) {
   bool gone[PJ_MAX_RANK] = {false}, moved[PJ_MAX_RANK] = {false}, batched[PJ_MAX_RANK] = {false};
   hlo_value x = n->operand, indices = n->indices;
@@ -66,8 +68,17 @@ hlo_value hlo_gather(hlo *h, hlo_value operand, hlo_value indices, const hlo_gat
   const hlo_gather_spec *s = spec;
   hlo_value operands[2] = {operand, indices}, batch, window = hlo_type(operand.dtype, 0, NULL), result = window;
   bool kept[PJ_MAX_RANK];
-  index_numbers numbers = {op, operand, indices, s->collapsed, s->operand_batching, s->indices_batching, s->start_index_map,
-                           s->collapsed_count, s->batching_count, s->start_count, s->index_vector_dim};
+  index_numbers numbers = {op,
+                           operand,
+                           indices,
+                           s->collapsed,
+                           s->operand_batching,
+                           s->indices_batching,
+                           s->start_index_map,
+                           s->collapsed_count,
+                           s->batching_count,
+                           s->start_count,
+                           s->index_vector_dim};
   if (!hlo_usable(h, op, operands, 2) || !check_numbers(h, &numbers, kept, &batch)) return hlo_invalid();
   for (int i = 0; i < operand.rank; ++i) {
     int64_t size = s->slice_sizes[i];
@@ -102,8 +113,17 @@ hlo_value hlo_scatter(hlo *h, hlo_op op, hlo_value operand, hlo_value indices, h
   hlo_value operands[3] = {operand, indices, updates}, result = hlo_retyped(operand, operand.dtype);
   hlo_value batch, window = hlo_type(operand.dtype, 0, NULL), expected = window;
   bool kept[PJ_MAX_RANK], placed[PJ_MAX_RANK] = {false};
-  index_numbers numbers = {name, operand, indices, s->inserted, s->operand_batching, s->indices_batching, s->scatter_dims,
-                           s->inserted_count, s->batching_count, s->scatter_count, s->index_vector_dim};
+  index_numbers numbers = {name,
+                           operand,
+                           indices,
+                           s->inserted,
+                           s->operand_batching,
+                           s->indices_batching,
+                           s->scatter_dims,
+                           s->inserted_count,
+                           s->batching_count,
+                           s->scatter_count,
+                           s->index_vector_dim};
   if (!hlo_usable(h, name, operands, 3) || !check_numbers(h, &numbers, kept, &batch) ||
       !hlo_dim_set(h, name, "window dimensions", updates, s->update_window, s->update_window_count, placed))
     return hlo_invalid();

@@ -15,7 +15,8 @@ typedef struct hlo_text {
   size_t size, capacity;
 } hlo_text;
 
-// A region of the module; 0 is @main. A value may be used in its region and in those inside, up to the next isolated one.
+// A region of the module; 0 is @main. A value may be used in its region and in those inside, up to the next isolated
+// one.
 typedef struct hlo_scope {
   int32_t parent;
   bool isolated;
@@ -43,7 +44,7 @@ struct hlo {
   hlo_precision precision;
 };
 
-// ---- types ------------------------------------------------------------------------------------------------------------
+// ---- types ----------------------------------------------------------------------------------------------------------
 
 enum { KIND_PRED = 1, KIND_SIGNED = 2, KIND_UNSIGNED = 4, KIND_FLOAT = 8, KIND_COMPLEX = 16 };
 enum { KIND_INTEGER = KIND_SIGNED | KIND_UNSIGNED, KIND_REAL = KIND_INTEGER | KIND_FLOAT };
@@ -60,16 +61,19 @@ bool hlo_same_type(hlo_value a, hlo_value b);
 const char *hlo_type_text(hlo_value x, char buffer[HLO_TYPE_TEXT]);
 #define TYPE(x) hlo_type_text((x), (char[HLO_TYPE_TEXT]){0})
 
-// ---- checks: each sets the module's error and gives false -----------------------------------------------------------------
+// ---- checks: each sets the module's error and gives false -----------------------------------------------------------
 
 bool hlo_usable(hlo *h, const char *op, const hlo_value *values, int count);
 bool hlo_want_kind(hlo *h, const char *op, hlo_value x, int kinds);
 bool hlo_normal_dim(hlo *h, const char *op, hlo_value x, int *dim);  // negative counts from the end
+// `size` elements, `dilation` apart, with `low` and `high` more (or fewer) at the ends; false when negative or past
+// 2^63.
+bool hlo_dilated_size(int64_t size, int64_t dilation, int64_t low, int64_t high, int64_t *out_size);
 // dims[0..count) of x without repetition; sets `out_set[d]` for each.
 bool hlo_dim_set(hlo *h, const char *op, const char *what, hlo_value x, const int *dims, int count,
                  bool out_set[PJ_MAX_RANK]);
 
-// ---- text ------------------------------------------------------------------------------------------------------------------
+// ---- text -----------------------------------------------------------------------------------------------------------
 
 bool hlo_grow(hlo *h, void **data, size_t *capacity, size_t count, size_t size);  // room for `count` items
 void hlo_put(hlo *h, const char *text);
@@ -77,7 +81,7 @@ void hlo_put_bytes(hlo *h, const char *data, size_t size);
 void hlo_put_int(hlo *h, int64_t value);
 void hlo_put_type(hlo *h, hlo_value x);
 
-// ---- one operation -----------------------------------------------------------------------------------------------------------
+// ---- one operation --------------------------------------------------------------------------------------------------
 
 // `results` hold the types and get their ids. False: nothing was written and the results are invalid.
 bool hlo_begin(hlo *h, const char *op, const hlo_value *operands, int count, hlo_value *results, int result_count);
@@ -101,7 +105,7 @@ void hlo_put_dims(hlo *h, const char *name, const int *dims, int count);
 void hlo_region(hlo *h, const char *op, bool isolated, hlo_value *arguments, int count, hlo_body body, void *context,
                 hlo_value *results, int result_count);
 
-// ---- operations by name --------------------------------------------------------------------------------------------------------
+// ---- operations by name ---------------------------------------------------------------------------------------------
 
 hlo_value hlo_apply(hlo *h, hlo_op op, hlo_value a, hlo_value b);
 hlo_value hlo_identity(hlo *h, hlo_op op, pj_dtype dtype);  // 0-d

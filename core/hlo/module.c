@@ -41,7 +41,7 @@ hlo_value hlo_fail(hlo *h, pj_code code, const char *format, ...) {
 
 bool hlo_failed(const hlo *h) { return h->failed; }
 
-// ---- types ------------------------------------------------------------------------------------------------------------
+// ---- types ----------------------------------------------------------------------------------------------------------
 
 int hlo_kind(pj_dtype dtype) {
   if (dtype == PJ_PRED) return KIND_PRED;
@@ -63,7 +63,10 @@ hlo_value hlo_invalid(void) { return (hlo_value){.id = -1}; }
 
 int64_t hlo_size(hlo_value x) {
   int64_t size = 1;
-  for (int i = 0; i < x.rank; ++i) size *= x.dims[i];
+  for (int i = 0; i < x.rank; ++i)
+    if (x.dims[i] == 0) return 0;
+  for (int i = 0; i < x.rank; ++i)
+    if (__builtin_mul_overflow(size, x.dims[i], &size)) return -1;
   return size;
 }
 
@@ -81,7 +84,7 @@ const char *hlo_type_text(hlo_value x, char buffer[HLO_TYPE_TEXT]) {
   return buffer;
 }
 
-// ---- checks -----------------------------------------------------------------------------------------------------------
+// ---- checks ---------------------------------------------------------------------------------------------------------
 
 static bool valid_type(hlo *h, const char *op, hlo_value x) {
   if (!hlo_kind(x.dtype)) return hlo_fail(h, PJ_INTERNAL, "%s: a value without an element type", op), false;
@@ -110,7 +113,8 @@ bool hlo_usable(hlo *h, const char *op, const hlo_value *values, int count) {
   for (int i = 0; i < count; ++i) {
     if (!valid_type(h, op, values[i])) return false;
     if (!visible(h, values[i]))
-      return hlo_fail(h, PJ_INTERNAL, "%s: operand %d, %s, is not a value of this region", op, i, TYPE(values[i])), false;
+      return hlo_fail(h, PJ_INTERNAL, "%s: operand %d, %s, is not a value of this region", op, i, TYPE(values[i])),
+             false;
   }
   return true;
 }
@@ -129,18 +133,27 @@ bool hlo_normal_dim(hlo *h, const char *op, hlo_value x, int *dim) {
   return true;
 }
 
+bool hlo_dilated_size(int64_t size, int64_t dilation, int64_t low, int64_t high, int64_t *out_size) {
+  int64_t padding, spread = 0;
+  if (size && (__builtin_mul_overflow(size - 1, dilation, &spread) || __builtin_add_overflow(spread, 1, &spread)))
+    return false;
+  return dilation >= 1 && !__builtin_add_overflow(low, high, &padding) &&
+         !__builtin_add_overflow(spread, padding, out_size) && *out_size >= 0;
+}
+
 bool hlo_dim_set(hlo *h, const char *op, const char *what, hlo_value x, const int *dims, int count,
                  bool out_set[PJ_MAX_RANK]) {
   for (int i = 0; i < count; ++i) {
     if (dims[i] < 0 || dims[i] >= x.rank || out_set[dims[i]])
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s: dimension %d of %s is out of range or repeated", op, what, dims[i],
-                      TYPE(x)), false;
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s: dimension %d of %s is out of range or repeated", op, what,
+                      dims[i], TYPE(x)),
+             false;
     out_set[dims[i]] = true;
   }
   return true;
 }
 
-// ---- text -------------------------------------------------------------------------------------------------------------
+// ---- text -----------------------------------------------------------------------------------------------------------
 
 bool hlo_grow(hlo *h, void **data, size_t *capacity, size_t count, size_t size) {
   if (count <= *capacity) return true;
@@ -199,7 +212,7 @@ static void put_indent(hlo *h) {
   for (int i = 0; i < h->depth; ++i) hlo_put(h, "  ");
 }
 
-// ---- one operation ----------------------------------------------------------------------------------------------------
+// ---- one operation --------------------------------------------------------------------------------------------------
 
 static int32_t new_value(hlo *h, int32_t scope) {
   if (!hlo_grow(h, (void **)&h->value_scope, &h->value_capacity, (size_t)h->value_count + 1, sizeof *h->value_scope))
@@ -341,7 +354,7 @@ void hlo_region(hlo *h, const char *op, bool isolated, hlo_value *arguments, int
   h->scope = h->scopes[h->scope].parent;
 }
 
-// ---- @main ------------------------------------------------------------------------------------------------------------
+// ---- @main ----------------------------------------------------------------------------------------------------------
 
 hlo_value hlo_parameter(hlo *h, pj_dtype dtype, int rank, const int64_t *dims, int aliased_output) {
   hlo_value x = hlo_type(dtype, rank, dims);
@@ -360,7 +373,8 @@ static bool check_aliases(hlo *h, const hlo_value *results, size_t count) {
     if ((size_t)a->aliased_output >= count || !hlo_same_type(a->value, results[a->aliased_output]))
       return hlo_fail(h, PJ_INVALID_ARGUMENT, "parameter %zu, %s, cannot be donated to result %d of %zu, %s", i,
                       TYPE(a->value), a->aliased_output, count,
-                      (size_t)a->aliased_output < count ? TYPE(results[a->aliased_output]) : "which does not exist"), false;
+                      (size_t)a->aliased_output < count ? TYPE(results[a->aliased_output]) : "which does not exist"),
+             false;
     for (size_t j = 0; j < i; ++j)
       if (h->arguments[j].aliased_output == a->aliased_output)
         return hlo_fail(h, PJ_INVALID_ARGUMENT, "parameters %zu and %zu are both donated to result %d", j, i,

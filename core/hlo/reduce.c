@@ -29,14 +29,15 @@ static void put_reducer(hlo *h, const char *op, const hlo_value *starts, int n, 
   hlo_put(h, ")");
 }
 
-// ---- reduce -----------------------------------------------------------------------------------------------------------
+// ---- reduce ---------------------------------------------------------------------------------------------------------
 
 void hlo_reduce_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, const int *dims, int count,
                      hlo_body body, void *context, hlo_value *out_results) {
   const char *op = "stablehlo.reduce";
   hlo_value all[2 * HLO_MAX_VALUES], results[HLO_MAX_VALUES];
   bool reduced[PJ_MAX_RANK] = {false};
-  if (!gather_operands(h, op, operands, starts, n, all) || !hlo_dim_set(h, op, "dims", operands[0], dims, count, reduced)) {
+  if (!gather_operands(h, op, operands, starts, n, all) ||
+      !hlo_dim_set(h, op, "dims", operands[0], dims, count, reduced)) {
     fail_all(out_results, n);
     return;
   }
@@ -61,7 +62,8 @@ hlo_value hlo_reduce(hlo *h, hlo_op op, hlo_value x, const int *dims, int count)
 }
 
 static hlo_value reduce_dim(hlo *h, hlo_op op, hlo_value x, int dim) {
-  if (!hlo_usable(h, "stablehlo.reduce", &x, 1) || !hlo_normal_dim(h, "stablehlo.reduce", x, &dim)) return hlo_invalid();
+  if (!hlo_usable(h, "stablehlo.reduce", &x, 1) || !hlo_normal_dim(h, "stablehlo.reduce", x, &dim))
+    return hlo_invalid();
   return hlo_reduce(h, op, x, &dim, 1);
 }
 
@@ -74,11 +76,12 @@ hlo_value hlo_reduce_all(hlo *h, hlo_op op, hlo_value x) {
   return hlo_reduce(h, op, x, dims, x.rank);
 }
 
-// ---- windows ----------------------------------------------------------------------------------------------------------
+// ---- windows --------------------------------------------------------------------------------------------------------
 
 hlo_window hlo_window_ones(void) {
   hlo_window window = {0};
-  for (int i = 0; i < PJ_MAX_RANK; ++i) window.size[i] = window.stride[i] = window.dilation[i] = window.base_dilation[i] = 1;
+  for (int i = 0; i < PJ_MAX_RANK; ++i)
+    window.size[i] = window.stride[i] = window.dilation[i] = window.base_dilation[i] = 1;
   return window;
 }
 
@@ -86,13 +89,13 @@ hlo_window hlo_window_ones(void) {
 static bool window_dims(hlo *h, const char *op, hlo_value x, const hlo_window *w, hlo_value *out_type) {
   *out_type = hlo_retyped(x, x.dtype);
   for (int i = 0; i < x.rank; ++i) {
-    if (w->size[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1 || w->base_dilation[i] < 1)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: window size, stride or dilation below 1 in dimension %d of %s", op, i,
-                      TYPE(x)), false;
-    int64_t size = (x.dims[i] ? (x.dims[i] - 1) * w->base_dilation[i] + 1 : 0) + w->pad_low[i] + w->pad_high[i];
-    int64_t window = (w->size[i] - 1) * w->dilation[i] + 1;
-    if (size < 0)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: negative padding cuts more than dimension %d of %s", op, i, TYPE(x)),
+    int64_t size, window;
+    if (w->size[i] < 1 || w->stride[i] < 1 || !hlo_dilated_size(w->size[i], w->dilation[i], 0, 0, &window) ||
+        !hlo_dilated_size(x.dims[i], w->base_dilation[i], w->pad_low[i], w->pad_high[i], &size))
+      return hlo_fail(h, PJ_INVALID_ARGUMENT,
+                      "%s: window size, stride or dilation below 1, or padding that cuts more than "
+                      "dimension %d of %s",
+                      op, i, TYPE(x)),
              false;
     out_type->dims[i] = window > size ? 0 : (size - window) / w->stride[i] + 1;
   }
@@ -162,38 +165,40 @@ hlo_value hlo_select_and_scatter_max(hlo *h, hlo_value operand, hlo_value source
   return result;
 }
 
-// ---- scans ------------------------------------------------------------------------------------------------------------
+// ---- scans ----------------------------------------------------------------------------------------------------------
 
 // One window that reaches from the first element to each. XLA rewrites it to a tree of small windows (its pass
-// ReduceWindowRewriter). Against doubling by shifted adds on XLA:CPU (API 0.115), 8 x 65536: s64 0.8 ms to 27 ms, f32 0.7 ms
-// to 4 ms, and half the compile time; equal at 8 x 16 and 8 x 1024.
-static void scan_window(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
-                        hlo_value *out_results) {
+// ReduceWindowRewriter). Against doubling by shifted adds on XLA:CPU (API 0.115), 8 x 65536: s64 0.8 ms to 27 ms, f32
+// 0.7 ms to 4 ms, and half the compile time; equal at 8 x 16 and 8 x 1024.
+static void scan_window(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body,
+                        void *context, hlo_value *out_results) {
   hlo_window window = hlo_window_ones();
   window.size[dim] = x[0].dims[dim];
   window.pad_low[dim] = window.size[dim] - 1;
   hlo_reduce_window_many(h, x, starts, n, &window, body, context, out_results);
 }
 
-// The same tree written out, for operands of several element types: XLA's pass gives all results the type of the first, and
-// ends the process (API 0.81 and 0.115) or fails (0.106). It leaves windows of up to 16 as they are.
+// The same tree written out, for operands of several element types: XLA's pass gives all results the type of the
+// first, and ends the process (API 0.81 and 0.115) or fails (0.106). It leaves windows of up to 16 as they are.
 enum { SCAN_BLOCK = 16 };
 
-static void scan_blocks(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
-                        hlo_value *out_results) {
+static void scan_blocks(hlo *h, const hlo_value *x, const hlo_value *starts, int n, int dim, hlo_body body,
+                        void *context, hlo_value *out_results) {
   int64_t size = x[0].dims[dim], blocks = (size + SCAN_BLOCK - 1) / SCAN_BLOCK;
   if (blocks <= 1) {
     scan_window(h, x, starts, n, dim, body, context, out_results);
     return;
   }
   int rank = x[0].rank;
-  int64_t padded[PJ_MAX_RANK], split[PJ_MAX_RANK + 1], fill[PJ_MAX_RANK] = {0}, one[PJ_MAX_RANK] = {0}, cut[PJ_MAX_RANK] = {0};
+  int64_t padded[PJ_MAX_RANK], split[PJ_MAX_RANK + 1], fill[PJ_MAX_RANK] = {0}, one[PJ_MAX_RANK] = {0},
+                                                       cut[PJ_MAX_RANK] = {0};
   memcpy(padded, x[0].dims, sizeof padded);
   padded[dim] = blocks * SCAN_BLOCK;
   fill[dim] = padded[dim] - size, one[dim] = 1, cut[dim] = -1;
   for (int i = 0; i <= rank; ++i) split[i] = i == dim ? blocks : i == dim + 1 ? SCAN_BLOCK : padded[i - (i > dim)];
 
-  hlo_value within[HLO_MAX_VALUES] = {0}, before[HLO_MAX_VALUES] = {0}, both[2 * HLO_MAX_VALUES], joined[HLO_MAX_VALUES] = {0};
+  hlo_value within[HLO_MAX_VALUES] = {0}, before[HLO_MAX_VALUES] = {0}, both[2 * HLO_MAX_VALUES],
+            joined[HLO_MAX_VALUES] = {0};
   for (int i = 0; i < n; ++i)
     within[i] = hlo_reshape(h, hlo_pad(h, x[i], starts[i], NULL, fill, NULL), rank + 1, split);
   scan_window(h, within, starts, n, dim + 1, body, context, within);
@@ -213,8 +218,8 @@ static void scan_blocks(hlo *h, const hlo_value *x, const hlo_value *starts, int
   for (int i = 0; i < n; ++i) out_results[i] = hlo_slice_dim(h, hlo_reshape(h, joined[i], rank, padded), dim, 0, size);
 }
 
-void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body, void *context,
-                   hlo_value *out_results) {
+void hlo_scan_many(hlo *h, const hlo_value *operands, const hlo_value *starts, int n, int dim, hlo_body body,
+                   void *context, hlo_value *out_results) {
   const char *op = "scan";
   hlo_value all[2 * HLO_MAX_VALUES];
   if (!gather_operands(h, op, operands, starts, n, all) || !hlo_normal_dim(h, op, operands[0], &dim)) {

@@ -15,7 +15,8 @@ hlo_value hlo_reshape(hlo *h, hlo_value x, int rank, const int64_t *dims) {
 hlo_value hlo_transpose(hlo *h, hlo_value x, const int *permutation) {
   const char *op = "stablehlo.transpose";
   bool seen[PJ_MAX_RANK] = {false}, moved = false;
-  if (!hlo_usable(h, op, &x, 1) || !hlo_dim_set(h, op, "permutation", x, permutation, x.rank, seen)) return hlo_invalid();
+  if (!hlo_usable(h, op, &x, 1) || !hlo_dim_set(h, op, "permutation", x, permutation, x.rank, seen))
+    return hlo_invalid();
   hlo_value result = x;
   for (int i = 0; i < x.rank; ++i) {
     result.dims[i] = x.dims[permutation[i]];
@@ -45,7 +46,9 @@ hlo_value hlo_broadcast_to(hlo *h, hlo_value x, int rank, const int64_t *dims) {
   return hlo_broadcast_in_dim(h, x, rank, dims, map);
 }
 
-hlo_value hlo_broadcast_like(hlo *h, hlo_value x, hlo_value like) { return hlo_broadcast_to(h, x, like.rank, like.dims); }
+hlo_value hlo_broadcast_like(hlo *h, hlo_value x, hlo_value like) {
+  return hlo_broadcast_to(h, x, like.rank, like.dims);
+}
 
 hlo_value hlo_broadcast_in_dim(hlo *h, hlo_value x, int rank, const int64_t *dims, const int *dims_map) {
   const char *op = "stablehlo.broadcast_in_dim";
@@ -57,8 +60,8 @@ hlo_value hlo_broadcast_in_dim(hlo *h, hlo_value x, int rank, const int64_t *dim
   if (!hlo_dim_set(h, op, "dimensions map", result, dims_map, x.rank, seen)) return hlo_invalid();
   for (int i = 0; i < x.rank; ++i)
     if (x.dims[i] != 1 && x.dims[i] != dims[dims_map[i]])
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: dimension %d of %s to dimension %d of %s", op, i, TYPE(x), dims_map[i],
-                      TYPE(result));
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: dimension %d of %s to dimension %d of %s", op, i, TYPE(x),
+                      dims_map[i], TYPE(result));
   bool in_order = true;
   for (int i = 0; i < x.rank; ++i) in_order &= dims_map[i] == i;
   if (in_order && hlo_same_dims(x, result)) return x;
@@ -100,8 +103,8 @@ hlo_value hlo_slice(hlo *h, hlo_value x, const int64_t *start, const int64_t *li
   for (int i = 0; i < x.rank; ++i) {
     strides[i] = stride ? stride[i] : 1;
     if (start[i] < 0 || start[i] > limit[i] || limit[i] > x.dims[i] || strides[i] < 1)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %" PRId64 ":%" PRId64 ":%" PRId64 " of dimension %d of %s", op, start[i],
-                      limit[i], strides[i], i, TYPE(x));
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %" PRId64 ":%" PRId64 ":%" PRId64 " of dimension %d of %s", op,
+                      start[i], limit[i], strides[i], i, TYPE(x));
     result.dims[i] = limit[i] == start[i] ? 0 : (limit[i] - start[i] - 1) / strides[i] + 1;
   }
   if (hlo_same_dims(x, result)) return x;
@@ -159,7 +162,8 @@ hlo_value hlo_dynamic_update_slice(hlo *h, hlo_value x, hlo_value update, const 
   return hlo_simple(h, op, operands, x.rank + 2, hlo_retyped(x, x.dtype));
 }
 
-hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, const int64_t *high, const int64_t *interior) {
+hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, const int64_t *high,
+                  const int64_t *interior) {
   const char *op = "stablehlo.pad";
   static const int64_t zeros[PJ_MAX_RANK];
   hlo_value operands[2] = {x, value}, result = x;
@@ -169,10 +173,10 @@ hlo_value hlo_pad(hlo *h, hlo_value x, hlo_value value, const int64_t *low, cons
   low = low ? low : zeros, high = high ? high : zeros, interior = interior ? interior : zeros;
   bool padded = false;
   for (int i = 0; i < x.rank; ++i) {
-    result.dims[i] = x.dims[i] + low[i] + high[i] + (x.dims[i] > 0 ? (x.dims[i] - 1) * interior[i] : 0);
-    if (interior[i] < 0 || result.dims[i] < 0)
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: dimension %d of %s by %" PRId64 ", %" PRId64 " and %" PRId64 " between",
-                      op, i, TYPE(x), low[i], high[i], interior[i]);
+    if (interior[i] == INT64_MAX || !hlo_dilated_size(x.dims[i], interior[i] + 1, low[i], high[i], &result.dims[i]))
+      return hlo_fail(h, PJ_INVALID_ARGUMENT,
+                      "%s: dimension %d of %s by %" PRId64 ", %" PRId64 " and %" PRId64 " between", op, i, TYPE(x),
+                      low[i], high[i], interior[i]);
     padded |= low[i] || high[i] || interior[i];
   }
   if (!padded) return x;
@@ -205,7 +209,8 @@ hlo_value hlo_concatenate(hlo *h, const hlo_value *values, int count, int dim) {
     hlo_value expected = values[0];
     if (values[i].rank == expected.rank) expected.dims[dim] = values[i].dims[dim];
     if (!hlo_same_type(expected, values[i]))
-      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s and %s along dimension %d", op, TYPE(values[0]), TYPE(values[i]), dim);
+      return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: %s and %s along dimension %d", op, TYPE(values[0]), TYPE(values[i]),
+                      dim);
     if (__builtin_add_overflow(result.dims[dim], values[i].dims[dim], &result.dims[dim]))
       return hlo_fail(h, PJ_INVALID_ARGUMENT, "%s: the size of dimension %d overflows", op, dim);
   }

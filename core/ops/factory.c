@@ -177,12 +177,14 @@ static void lower_triu_indices(pj_lowering *l) {
   return_indices(l, row, column);
 }
 
+// The bounds of a range decide its length.
+#define BOUNDS (PJ_STATIC(0) | PJ_STATIC(1) | PJ_STATIC(2))
+
 PJ_LOWERINGS(factory_lowerings) = {
     {"aten::zeros", lower_zeros},
     {"aten::zeros_like", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::new_zeros", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::zero", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
-    {"aten::_efficientzerotensor", lower_zeros},
     {"aten::ones", lower_ones},
     {"aten::ones_like", lower_ones, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::new_ones", lower_ones, .shape_only = PJ_SHAPE_ONLY(0)},
@@ -207,11 +209,11 @@ PJ_LOWERINGS(factory_lowerings) = {
     {"prims::device_put", lower_clone},
     {"prims::copy_strided", lower_clone},
 
-    {"aten::arange", lower_arange},
-    {"aten::arange.start", lower_arange_start},
-    {"aten::arange.start_step", lower_arange_step},
-    {"aten::range", lower_arange_start},
-    {"aten::range.step", lower_arange_step},
+    {"aten::arange", lower_arange, .statics = PJ_STATIC(0)},
+    {"aten::arange.start", lower_arange_start, .statics = BOUNDS},
+    {"aten::arange.start_step", lower_arange_step, .statics = BOUNDS},
+    {"aten::range", lower_arange_start, .statics = BOUNDS},
+    {"aten::range.step", lower_arange_step, .statics = BOUNDS},
     {"prims::iota", lower_iota},
     {"aten::linspace", lower_linspace},
     {"aten::linspace.Tensor_Tensor", lower_linspace},

@@ -158,8 +158,8 @@ static bool read_classes(pj_lowering *l, int self, int64_t ignore_index, pj_dtyp
   hlo *h = l->h;
   hlo_value x = pj_as(l, self, dtype), target = pj_as(l, self + 1, PJ_S64);
   if (hlo_failed(h)) return false;
+  if (x.rank == 0) x = hlo_keep(h, x, 0);
   int dim = x.rank == 1 ? 0 : 1;
-  if (!pj_require(l, x.rank >= 1, PJ_INVALID_ARGUMENT, "input tensor should be 1D or 2D")) return false;
   if (x.rank == 1 && target.rank == 1) target = hlo_reshape(h, target, 0, NULL);
   hlo_value ignored = hlo_eq(h, target, hlo_constant_int(h, PJ_S64, ignore_index));
   hlo_value safe = hlo_select(h, ignored, K(target, 0), target);
@@ -266,7 +266,8 @@ static void lower_multi_margin_backward(pj_lowering *l) {
   int64_t samples = hlo_size(c.target);
   hlo_value grad = share(l, pj_as(l, 0, dtype), pj_int(l, 6), samples);
   if (pj_int(l, 6) == REDUCE_NONE) grad = hlo_keep(h, hlo_reshape(h, grad, c.target.rank, c.target.dims), c.dim);
-  pj_return(l, 0, hlo_mul(h, slope, grad));
+  pj_type type = pj_result_type(l, 0);
+  pj_return(l, 0, hlo_reshape(h, hlo_mul(h, slope, grad), type.rank, type.dims));
 }
 
 // The multilabel losses' [samples, labels k, classes j] table of hinges 1 - x[t_k] + x[j], 0 where k is past the first -1

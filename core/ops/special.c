@@ -7,6 +7,8 @@
 
 #define K(x, value) pj_constant_like(h, (x), (value))
 
+enum { MOST_TERMS = 2000 };  // of the series that are summed in a loop
+
 static const double ERFCX[] = {
     0.298101793693657604, 0.429086441255805367, 0.180272565687710565, 0.0652375244973489915,
     0.0203672565767448646, 0.00544908706645900758, 0.00122785153726067553, 0.000224697942187730494,
@@ -106,6 +108,32 @@ static hlo_value digamma(hlo *h, hlo_value x) {
   static void lower_##name(pj_lowering *l) { pj_return(l, 0, formula(l->h, pj_as(l, 0, pj_result_math(l, 0)))); }
 OPS(DEFINE)
 
+// state: s, q, sum
+static void any_negative(hlo *h, const hlo_value *state, hlo_value *results, void *context) {
+  (void)context;
+  hlo_value low = hlo_and(h, hlo_lt(h, state[1], K(state[1], 0)), hlo_gt(h, state[1], K(state[1], -MOST_TERMS)));
+  results[0] = hlo_reduce_all(h, HLO_OR, low);
+}
+
+static void move_right(hlo *h, const hlo_value *state, hlo_value *results, void *context) {
+  (void)context;
+  hlo_value s = state[0], q = state[1], low = hlo_lt(h, q, K(q, 0));
+  results[0] = s;
+  results[1] = hlo_select(h, low, hlo_add(h, q, K(q, 1)), q);
+  results[2] = hlo_add(h, state[2], hlo_select(h, low, hlo_pow(h, q, hlo_neg(h, s)), K(q, 0)));
+}
+
+// The Hurwitz zeta function for whole s and any q: terms with negative q are added one by one, since chlo.zeta takes
+// only positive q. Infinite at the poles q = 0, -1, ...
+static hlo_value zeta(hlo *h, hlo_value s, hlo_value q) {
+  hlo_value state[3] = {s, q, hlo_broadcast_like(h, K(q, 0), q)}, ends[3];
+  hlo_while(h, state, 3, any_negative, move_right, NULL, ends);
+  hlo_value pole = hlo_and(h, hlo_le(h, q, K(q, 0)), hlo_eq(h, hlo_floor(h, q), q));
+  hlo_value y = hlo_add(h, ends[2], hlo_zeta(h, s, ends[1]));
+  hlo_value whole = hlo_or(h, hlo_gt(h, q, K(q, 0)), hlo_eq(h, hlo_floor(h, s), s));
+  return hlo_select(h, pole, K(q, INFINITY), hlo_select(h, whole, y, K(q, NAN)));
+}
+
 // aten::polygamma(n, self): (-1)^(n+1) n! zeta(n + 1, x); n = 1 is reflected for x < 1/2
 static void lower_polygamma(pj_lowering *l) {
   hlo *h = l->h;
@@ -121,7 +149,7 @@ static void lower_polygamma(pj_lowering *l) {
     return pj_return(l, 0, hlo_select(h, mirror, hlo_sub(h, pj_square(h, sine), z), z));
   }
   double factor = tgamma(n + 1) * (fmod(n, 2) != 0 ? 1 : -1);
-  pj_return(l, 0, hlo_mul(h, K(x, factor), hlo_zeta(h, order, x)));
+  pj_return(l, 0, hlo_mul(h, K(x, factor), zeta(h, order, x)));
 }
 
 // aten::special_zeta(self, other): Hurwitz zeta function
@@ -130,12 +158,11 @@ static void lower_zeta(pj_lowering *l) {
   pj_dtype dtype = pj_result_math(l, 0);
   pj_type type = pj_result_type(l, 0);
   hlo_value x = hlo_broadcast_to(h, pj_as(l, 0, dtype), type.rank, type.dims);
-  pj_return(l, 0, hlo_zeta(h, x, hlo_broadcast_to(h, pj_as(l, 1, dtype), type.rank, type.dims)));
+  pj_return(l, 0, zeta(h, x, hlo_broadcast_to(h, pj_as(l, 1, dtype), type.rank, type.dims)));
 }
 
 // ---- incomplete gamma functions -------------------------------------------------------------------------------------
 
-enum { MOST_TERMS = 2000 };
 #define PRECISION 1e-16
 
 // Whether any element still changes: state[0] is the last change relative to the sum, state[1] the term's number.

@@ -112,9 +112,9 @@ static pj_value *materialize(pj_storage *storage, pj_dtype dtype, int rank, cons
   pj_status status = pj_submit_own(storage->device, &call, &zeros, 1);
   pj_value *value = NULL;
   if (!status) {
-    value = call.results[0];
-    pj_value_retain(value);
-    pj_storage_set(storage, value);
+    // Another thread may have written the storage meanwhile.
+    pj_storage_set_first(storage, call.results[0]);
+    value = pj_storage_value(storage);
   }
   pj_status_free(status);
   pj_call_destroy(&call);

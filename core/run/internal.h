@@ -17,20 +17,20 @@ struct pj_op {
   char *name;
   const pj_lowering_entry *entry;   // NULL: no lowering
   uint32_t id;
-  struct pj_plan *newest;           // the plan made last, to say why another one was needed
+  struct pj_plan *newest;           // the plan made last, to say why another one was needed; guarded by the runtime's lock
 };
 
 // An immutable dense array. Fields after `bytes` are guarded by the device's lock, except that a buffer once set stays.
 struct pj_value {
   atomic_uint refs;
   pj_device *device;
-  pj_type *type;                    // in the same allocation
+  pj_type *type;                    // in the same allocation; only dims below the rank are set
   size_t bytes;
   pj_buffer *buffer;                // NULL: queued or failed
   pj_status error;
   uint64_t region;                  // id of the region that the value last appeared in ...
   uint32_t ref;                     // ... and what it is there
-  bool ready;                       // known to be computed
+  atomic_bool ready;                // known to be computed
   uint64_t point;                   // number of the run that made it
   pj_value *previous, *next;        // the device's live values
   pj_value *next_dead;
@@ -42,7 +42,7 @@ struct pj_storage {
   pj_device *device;
   pj_value *value;                  // NULL: never written
   size_t nbytes;
-  uint64_t token;
+  _Atomic uint64_t token;           // 0: not asked for yet
   pj_storage *previous, *next;      // the runtime's storages
 };
 
@@ -133,6 +133,7 @@ typedef struct pj_explained {
   const char *reason;
   double milliseconds;
   bool from_disk;
+  int64_t temp_bytes;
 } pj_explained;
 
 struct pj_runtime {
@@ -175,6 +176,8 @@ pj_status pj_runtime_check(const pj_runtime *runtime);
 pj_value *pj_value_create(pj_device *device, const pj_type *type);
 // The same with its buffer, which it takes over; counts the memory. The lock is held.
 pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer);
+// Retains a value that was found in the list of live values, unless nobody holds it any more. The lock is held.
+bool pj_value_retain_live(pj_value *value);
 // Gives the value its buffer. The lock is held.
 void pj_value_set_buffer(pj_value *value, pj_buffer *buffer);
 // Frees the values that nobody holds any more. The lock is held.
@@ -192,19 +195,25 @@ const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_cut(pj_device *device);
+// Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
+void pj_device_wait_until_idle(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
 void pj_region_destroy(pj_region *region);
 void pj_programs_clear(pj_map *programs);
 void pj_numbers_clear(pj_device *device);
-// Ends the undo records: `failed` puts the old values back where the new ones still stand.
+// Ends the undo records: `failed` puts the old values back where new ones that failed still stand.
 void pj_region_settle(pj_region *region, bool failed);
+
+// Gives a storage that nobody has written a value, which is retained; false: it has one.
+bool pj_storage_set_first(pj_storage *storage, pj_value *value);
 
 // Submits an op of our own: makes its plan with these results when the key is new.
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk);
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
+                          int64_t temp_bytes);
 
 #endif

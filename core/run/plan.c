@@ -124,11 +124,13 @@ static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) 
   bool added = false, first = !pj_map_find(&device->plans, hash, device->scratch, words);
   if (first) {
     pj_op *op = (pj_op *)call->op;
+    pthread_mutex_lock(&device->runtime->lock);
     plan->reason = op->newest && op->newest->signature_count && plan->signature_count
                        ? difference(op->newest->signatures[0], plan->signatures[0])
                        : "new op";
     added = pj_map_add(&device->plans, hash, device->scratch, words, plan);
     if (added) op->newest = plan;
+    pthread_mutex_unlock(&device->runtime->lock);
   }
   pthread_mutex_unlock(&device->lock);
   if (added) return NULL;

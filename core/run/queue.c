@@ -249,7 +249,9 @@ static pj_status compile(pj_runtime *runtime, const pj_region *region, const pj_
     reason = plan->compiled ? "new aliasing" : plan->reason;
     plan->compiled = true;
   }
-  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk);
+  pj_compiled_memory memory = {.temp = -1};
+  pj_status_free(pj_executable_memory(*out, &memory));
+  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk, memory.temp);
   return NULL;
 }
 
@@ -302,7 +304,7 @@ static pj_status make_program(pj_runtime *runtime, const pj_region *region, cons
 
 // ---- running ------------------------------------------------------------------------------------------------------------
 
-static void wait_until_idle(pj_device *device) {
+void pj_device_wait_until_idle(pj_device *device) {
   pj_hooks *hooks = &device->runtime->hooks;
   while (device->running) {
     pthread_mutex_unlock(&device->lock);
@@ -415,7 +417,7 @@ static pj_status run_region(pj_device *device, pj_region *region) {
 }
 
 pj_status pj_device_cut(pj_device *device) {
-  wait_until_idle(device);
+  pj_device_wait_until_idle(device);
   pj_region *region = device->region;
   if (!region->queued_count) {
     pj_region_settle(region, false);

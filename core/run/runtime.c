@@ -99,7 +99,7 @@ static void device_destroy(pj_device *device) {
 }
 
 void pj_runtime_destroy(pj_runtime *runtime) {
-  if (!runtime) return;
+  if (!runtime || runtime->forked) return;  // after a fork the client is the parent's
   for (int i = 0; i < runtime->device_count; ++i) device_destroy(&runtime->devices[i]);
   free(runtime->devices);
   pj_compiler_destroy(runtime->compiler);
@@ -124,6 +124,15 @@ pj_status pj_runtime_check(const pj_runtime *runtime) {
 
 void pj_runtime_after_fork(pj_runtime *runtime) {
   atomic_store(&runtime->forked, true);
+  // Threads of the parent, which the child does not have, may have held any of the locks.
+  pthread_mutex_init(&runtime->lock, NULL);
+  for (int i = 0; i < runtime->device_count; ++i) {
+    pthread_mutex_init(&runtime->devices[i].lock, NULL);
+    pthread_cond_init(&runtime->devices[i].idle, NULL);
+    runtime->devices[i].running = false;
+  }
+  for (pj_storage *s = runtime->storages.next; s != &runtime->storages; s = s->next) atomic_flag_clear(&s->busy);
+  atomic_flag_clear(&runtime->storages_busy);
   pj_compiler_after_fork(runtime->compiler);
 }
 
@@ -199,7 +208,8 @@ void pj_runtime_reset_counters(pj_runtime *runtime) {
 void pj_runtime_count_fallback(pj_runtime *runtime) { pj_count(&runtime->counters.fallback_calls, 1); }
 void pj_runtime_count_decomposition(pj_runtime *runtime) { pj_count(&runtime->counters.decompositions, 1); }
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk) {
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
+                          int64_t temp_bytes) {
   char line[300] = "";
   if (runtime->hooks.source_line) runtime->hooks.source_line(line, sizeof line);
   pthread_mutex_lock(&runtime->lock);
@@ -213,7 +223,7 @@ void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *rea
       }
     }
     if (runtime->explained_count < runtime->explained_capacity) {
-      pj_explained e = {strdup(what), strdup(line), reason, milliseconds, from_disk};
+      pj_explained e = {strdup(what), strdup(line), reason, milliseconds, from_disk, temp_bytes};
       if (e.what && e.line) runtime->explained[runtime->explained_count++] = e;
     }
   }
@@ -226,7 +236,7 @@ size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, 
   size_t count = r->explained_count;
   for (size_t i = 0; i < count && i < capacity; ++i) {
     const pj_explained *e = &r->explained[i];
-    out_items[i] = (pj_explanation){e->what, e->line, e->reason, e->milliseconds, e->from_disk};
+    out_items[i] = (pj_explanation){e->what, e->line, e->reason, e->milliseconds, e->from_disk, e->temp_bytes};
   }
   pthread_mutex_unlock(&r->lock);
   return count;

@@ -24,7 +24,7 @@ pj_storage *pj_storage_create_with(pj_device *device, pj_value *value) {
   s->device = device;
   s->value = value;
   s->nbytes = value ? value->bytes : 0;
-  s->token = 0;
+  atomic_init(&s->token, 0);
   take(&runtime->storages_busy);
   s->next = runtime->storages.next;
   s->previous = &runtime->storages;
@@ -80,10 +80,13 @@ uint64_t pj_storage_token(const pj_storage *storage) {
 pj_storage *pj_storage_find(pj_runtime *runtime, uint64_t address, size_t *out_offset) {
   pj_storage *found = NULL;
   take(&runtime->storages_busy);
-  for (pj_storage *s = runtime->storages.next; s != &runtime->storages && !found; s = s->next)
-    if (s->token && address >= s->token && address - s->token < s->nbytes) found = s;
+  for (pj_storage *s = runtime->storages.next; s != &runtime->storages && !found; s = s->next) {
+    uint64_t token = s->token;
+    if (!token || address < token || address - token >= s->nbytes) continue;
+    found = s;
+    *out_offset = (size_t)(address - token);
+  }
   give(&runtime->storages_busy);
-  if (found) *out_offset = (size_t)(address - found->token);
   return found;
 }
 
@@ -104,17 +107,34 @@ void pj_storage_set(pj_storage *s, pj_value *value) {
   pj_value_release(old);
 }
 
+bool pj_storage_set_first(pj_storage *s, pj_value *value) {
+  take(&s->busy);
+  bool first = !s->value;
+  if (first) {
+    pj_value_retain(value);
+    s->value = value;
+  }
+  give(&s->busy);
+  return first;
+}
+
 // Replaces the value as part of an op. In strict eager the region remembers the old one, which comes back if the op's
 // program cannot be had. Old values that the region reads are remembered without a reference of their own, so that they
-// can be donated.
-static void set_undoable(pj_storage *s, pj_value *value) {
+// can be donated. Another thread may have run the op's program already: then its error is told here.
+static pj_status set_undoable(pj_storage *s, pj_value *value) {
   pj_device *device = s->device;
   if (atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) > 1) {
     pj_storage_set(s, value);
-    return;
+    return NULL;
+  }
+  pthread_mutex_lock(&device->lock);
+  pj_device_wait_until_idle(device);
+  if (value->error) {
+    pj_status status = pj_status_copy(value->error);
+    pthread_mutex_unlock(&device->lock);
+    return status;
   }
   pj_value_retain(value);
-  pthread_mutex_lock(&device->lock);
   take(&s->busy);
   pj_value *old = s->value;
   s->value = value;
@@ -129,6 +149,7 @@ static void set_undoable(pj_storage *s, pj_value *value) {
   }
   pthread_mutex_unlock(&device->lock);
   pj_value_release(old);
+  return NULL;
 }
 
 void pj_region_settle(pj_region *region, bool failed) {
@@ -137,7 +158,7 @@ void pj_region_settle(pj_region *region, bool failed) {
     pj_value *surplus = u->borrowed ? NULL : u->old_value;
     if (failed) {
       take(&u->storage->busy);
-      if (u->storage->value == u->new_value) {
+      if (u->storage->value == u->new_value && u->new_value->error) {
         if (u->borrowed) pj_value_retain(u->old_value);
         u->storage->value = u->old_value;
         surplus = u->new_value;
@@ -175,8 +196,7 @@ static void call_value(pj_call *call, pj_value *value, pj_dtype dtype, int rank,
 static pj_status write_whole(pj_storage *s, pj_value *source, const int64_t *source_strides, const pj_view *view) {
   if (same_strides(view->rank, view->sizes, source_strides, view->strides) && !view->conj && !view->neg &&
       source->bytes == s->nbytes) {
-    set_undoable(s, source);
-    return NULL;
+    return set_undoable(s, source);
   }
   pj_tensor_spec type = {.dtype = view->dtype, .rank = view->rank};
   memcpy(type.sizes, view->sizes, sizeof type.sizes);
@@ -188,7 +208,7 @@ static pj_status write_whole(pj_storage *s, pj_value *source, const int64_t *sou
   pj_value_retain(source);
   call.operands[call.operand_count++] = source;
   pj_status status = pj_submit_own(s->device, &call, &type, 1);
-  if (!status) set_undoable(s, call.results[0]);
+  if (!status) status = set_undoable(s, call.results[0]);
   pj_call_destroy(&call);
   return status;
 }
@@ -212,7 +232,7 @@ pj_status pj_storage_write(pj_storage *s, pj_value *source, const int64_t *sourc
   call_value(&call, source, dtype, rank, sizes, source_strides);
   pj_tensor_spec base = {.dtype = dtype};
   pj_status status = pj_submit_own(s->device, &call, &base, 1);
-  if (!status) set_undoable(s, call.results[0]);
+  if (!status) status = set_undoable(s, call.results[0]);
   pj_call_destroy(&call);
   return status;
 }
@@ -233,7 +253,7 @@ static pj_status as_type(pj_storage *s, pj_value *value, const pj_type *type) {
   pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::as_type"), .hold = true};
   call_value(&call, value, value->type->dtype, value->type->rank, value->type->dims, strides);
   pj_status status = pj_submit_own(s->device, &call, &result, 1);
-  if (!status) set_undoable(s, call.results[0]);
+  if (!status) status = set_undoable(s, call.results[0]);
   pj_call_destroy(&call);
   return status;
 }

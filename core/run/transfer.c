@@ -175,9 +175,8 @@ static pj_value **unready(pj_device *device, uint64_t point, uint32_t *out_count
   pj_value **values = NULL;
   uint32_t count = 0, capacity = 0;
   for (pj_value *v = device->live.next; v != &device->live; v = v->next) {
-    if (!v->buffer || v->ready || v->point > point || !atomic_load(&v->refs)) continue;
+    if (!v->buffer || v->ready || v->point > point || !pj_value_retain_live(v)) continue;
     pj_reserve(&values, count, 1, &capacity, sizeof *values);
-    pj_value_retain(v);
     values[count++] = v;
   }
   *out_count = count;

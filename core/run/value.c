@@ -5,8 +5,7 @@
 #include "run/internal.h"
 
 pj_value *pj_value_create(pj_device *device, const pj_type *type) {
-  size_t type_size = offsetof(pj_type, dims) + (size_t)type->rank * sizeof type->dims[0];
-  pj_value *v = malloc(sizeof *v + type_size);
+  pj_value *v = malloc(sizeof *v + sizeof *v->type);
   if (!v) {
     fputs("torch-pjrt: out of host memory\n", stderr);
     abort();
@@ -14,13 +13,13 @@ pj_value *pj_value_create(pj_device *device, const pj_type *type) {
   atomic_init(&v->refs, 1);
   v->device = device;
   v->type = (pj_type *)(v + 1);
-  memcpy(v->type, type, type_size);
+  memcpy(v->type, type, offsetof(pj_type, dims) + (size_t)type->rank * sizeof type->dims[0]);
   v->bytes = pj_type_bytes(type);
   v->buffer = NULL;
   v->error = NULL;
   v->region = 0;
   v->ref = 0;
-  v->ready = false;
+  atomic_init(&v->ready, false);
   v->point = 0;
   v->next_dead = NULL;
   v->next = device->live.next;
@@ -46,6 +45,13 @@ pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffe
 
 void pj_value_retain(pj_value *v) { atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed); }
 
+bool pj_value_retain_live(pj_value *v) {
+  unsigned refs = atomic_load_explicit(&v->refs, memory_order_relaxed);
+  while (refs && !atomic_compare_exchange_weak_explicit(&v->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed)) {
+  }
+  return refs;
+}
+
 void pj_value_release(pj_value *v) {
   if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1) return;
   pj_device *device = v->device;
@@ -55,7 +61,7 @@ void pj_value_release(pj_value *v) {
 }
 
 void pj_device_drain(pj_device *device) {
-  if (!atomic_load_explicit(&device->dead, memory_order_relaxed)) return;
+  if (!atomic_load_explicit(&device->dead, memory_order_relaxed) || atomic_load(&device->runtime->forked)) return;
   pj_value *v = atomic_exchange_explicit(&device->dead, NULL, memory_order_acquire);
   while (v) {
     pj_value *next = v->next_dead;

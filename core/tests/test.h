@@ -52,6 +52,17 @@ static _Atomic int test_failures, test_checks;  // tests may check on several th
     printf("%s %s\n", test_failures == before ? "ok  " : "FAIL", #test); \
   } while (0)
 
+// Ends a test program that cannot run here, with the reason: ctest counts it as skipped (SKIP_RETURN_CODE).
+enum { TEST_SKIPPED = 77 };
+
+// The plugin that the environment names in `variable` (PJ_PLUGIN, PJ_TPU_PLUGIN); without it the program ends as skipped.
+static inline const char *test_plugin(const char *variable) {
+  const char *path = getenv(variable);
+  if (path && *path) return path;
+  printf("skipped: %s names no plugin\n", variable);
+  exit(TEST_SKIPPED);
+}
+
 // Prints the closing line and gives main's exit status; a run without a single check fails.
 static inline int test_end(void) {
   printf("%d checks, %d failed\n", test_checks, test_failures);

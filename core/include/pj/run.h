@@ -56,6 +56,7 @@ PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
 
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
 // All storages and values of the runtime must be gone. NULL is allowed. (A Python process leaks its runtime at exit.)
+// In a child after fork it does nothing.
 PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
@@ -83,6 +84,7 @@ typedef struct pj_explanation {
   const char *reason;    // "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
   double compile_ms;
   bool from_disk;
+  int64_t temp_bytes;    // memory that the program needs while it runs, beside arguments and results; -1: not told
 } pj_explanation;
 PJ_EXPORT size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, size_t capacity);  // returns how many there are
 

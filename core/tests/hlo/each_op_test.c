@@ -1,5 +1,5 @@
-// One small module for each operation and the element types that it takes: the writer accepts it, and so does the compiler
-// of the plugin that PJ_PLUGIN names.
+// One small module for each operation and the element types that it takes: the writer accepts it, and so does the
+// compiler of the plugin that PJ_PLUGIN names.
 #include "hlo/plugin.h"
 
 #include "hlo/internal.h"
@@ -11,10 +11,12 @@
 #define DIM_LIST(...) (int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 #define CASE(name) static void case_##name(hlo *h, hlo_value *r, int *count)
 
-static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) { return hlo_parameter(h, dtype, rank, dims, -1); }
+static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) {
+  return hlo_parameter(h, dtype, rank, dims, -1);
+}
 static void give(hlo_value *r, int *count, hlo_value x) { r[(*count)++] = x; }
 
-// ---- elementwise: every element type that the op takes ------------------------------------------------------------------
+// ---- elementwise: every element type that the op takes --------------------------------------------------------------
 
 typedef hlo_value (*unary_function)(hlo *h, hlo_value x);
 typedef hlo_value (*binary_function)(hlo *h, hlo_value a, hlo_value b);
@@ -40,7 +42,8 @@ static void each_dtype(hlo *h, hlo_value *r, int *count, unary_function unary, b
 
 #define UNARY_CASE(name, op) CASE(name) { each_dtype(h, r, count, hlo_##name, NULL); }
 #define BINARY_CASE(name, op) CASE(name) { each_dtype(h, r, count, NULL, hlo_##name); }
-#define MORE_UNARY(X) X(atan, ) X(abs, ) X(sign, ) X(is_nan, ) X(is_finite, ) X(real, ) X(imag, ) X(conj, ) X(optimization_barrier, )
+#define MORE_UNARY(X) X(atan, ) X(abs, ) X(sign, ) X(is_nan, ) X(is_finite, ) X(real, ) X(imag, ) \
+  X(conj, ) X(optimization_barrier, )
 #define MORE_BINARY(X) X(atan2, ) X(shr, ) X(eq, ) X(ne, ) X(lt, ) X(le, ) X(gt, ) X(ge, ) X(lt_total, ) X(complex, )
 HLO_UNARY_OPS(UNARY_CASE)
 MORE_UNARY(UNARY_CASE)
@@ -87,7 +90,7 @@ CASE(bitcast_s64) { bitcast_from(h, r, count, PJ_S64); }
 CASE(bitcast_c64) { bitcast_from(h, r, count, PJ_C64); }
 CASE(bitcast_c128) { bitcast_from(h, r, count, PJ_C128); }
 
-// ---- constants ----------------------------------------------------------------------------------------------------------
+// ---- constants ------------------------------------------------------------------------------------------------------
 
 CASE(constants) {
   for (int i = PJ_PRED; i < PJ_DTYPE_COUNT; ++i) {
@@ -111,7 +114,7 @@ CASE(iota) {
   give(r, count, hlo_iota(h, PJ_S32, DIMS(0, 3), 0));
 }
 
-// ---- shape --------------------------------------------------------------------------------------------------------------
+// ---- shape ----------------------------------------------------------------------------------------------------------
 
 CASE(shape) {
   hlo_value x = in(h, PJ_F32, DIMS(2, 3, 4)), empty = in(h, PJ_S32, DIMS(2, 0)), scalar = in(h, PJ_PRED, 0, NULL);
@@ -141,10 +144,11 @@ CASE(shape) {
   give(r, count, hlo_concatenate(h, (hlo_value[]){x, x, hlo_slice_dim(h, x, -1, 0, 0)}, 3, -1));
 }
 
-// ---- contractions -------------------------------------------------------------------------------------------------------
+// ---- contractions ---------------------------------------------------------------------------------------------------
 
 CASE(dot_general) {
-  static const pj_dtype dtypes[] = {PJ_PRED, PJ_S8, PJ_S32, PJ_S64, PJ_U8, PJ_F16, PJ_BF16, PJ_F32, PJ_F64, PJ_C64, PJ_C128};
+  static const pj_dtype dtypes[] = {PJ_PRED, PJ_S8,  PJ_S32, PJ_S64, PJ_U8,  PJ_F16,
+                                    PJ_BF16, PJ_F32, PJ_F64, PJ_C64, PJ_C128};
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; ++i) {
     hlo_value a = in(h, dtypes[i], DIMS(2, 3, 4)), b = in(h, dtypes[i], DIMS(2, 4, 5));
     give(r, count, hlo_matmul(h, a, b, dtypes[i]));
@@ -182,7 +186,8 @@ CASE(convolution) {
   give(r, count, hlo_convolution(h, in(h, PJ_F32, DIMS(2, 3, 9, 8)), in(h, PJ_F32, DIMS(4, 3, 3, 2)), &two, PJ_F32));
   give(r, count, hlo_convolution(h, in(h, PJ_F64, DIMS(0, 3, 9, 8)), in(h, PJ_F64, DIMS(4, 3, 3, 2)), &two, PJ_F64));
   three.batch_groups = 2;
-  give(r, count, hlo_convolution(h, in(h, PJ_F32, DIMS(4, 3, 5, 5, 5)), in(h, PJ_F32, DIMS(4, 3, 2, 2, 2)), &three, PJ_F32));
+  give(r, count,
+       hlo_convolution(h, in(h, PJ_F32, DIMS(4, 3, 5, 5, 5)), in(h, PJ_F32, DIMS(4, 3, 2, 2, 2)), &three, PJ_F32));
 }
 CASE(convolution_int) {
   hlo_convolution_spec two = plain_convolution(2);
@@ -194,7 +199,7 @@ CASE(convolution_complex) {
   give(r, count, hlo_convolution(h, in(h, PJ_C64, DIMS(2, 3, 9, 8)), in(h, PJ_C64, DIMS(4, 3, 3, 2)), &two, PJ_C64));
 }
 
-// ---- reductions and windows ---------------------------------------------------------------------------------------------
+// ---- reductions and windows -----------------------------------------------------------------------------------------
 
 static const pj_dtype REDUCED[] = {PJ_PRED, PJ_S32, PJ_S64, PJ_U8, PJ_BF16, PJ_F32, PJ_F64};
 static const int REDUCED_COUNT = sizeof REDUCED / sizeof REDUCED[0];
@@ -267,7 +272,7 @@ CASE(select_and_scatter_max) {
                                               hlo_constant(h, dtypes[i], 0), &w));
 }
 
-// ---- indexing -----------------------------------------------------------------------------------------------------------
+// ---- indexing -------------------------------------------------------------------------------------------------------
 
 CASE(gather) {
   hlo_value x = in(h, PJ_F32, DIMS(3, 5, 4));
@@ -275,8 +280,13 @@ CASE(gather) {
                              .operand_batching = {0}, .indices_batching = {0}, .batching_count = 1,
                              .start_index_map = {1}, .start_count = 1, .index_vector_dim = 2, .slice_sizes = {1, 1, 4}};
   give(r, count, hlo_gather(h, x, in(h, PJ_S64, DIMS(3, 7)), &batched));
-  hlo_gather_spec points = {.collapsed = {0, 1, 2}, .collapsed_count = 3, .start_index_map = {0, 1, 2}, .start_count = 3,
-                            .index_vector_dim = 0, .slice_sizes = {1, 1, 1}, .sorted = true};
+  hlo_gather_spec points = {.collapsed = {0, 1, 2},
+                            .collapsed_count = 3,
+                            .start_index_map = {0, 1, 2},
+                            .start_count = 3,
+                            .index_vector_dim = 0,
+                            .slice_sizes = {1, 1, 1},
+                            .sorted = true};
   give(r, count, hlo_gather(h, x, in(h, PJ_S32, DIMS(3, 9)), &points));
   give(r, count, hlo_take(h, x, in(h, PJ_S64, DIMS(2, 6)), -2));
   give(r, count, hlo_take(h, x, in(h, PJ_S64, 0, NULL), 0));
@@ -294,14 +304,23 @@ CASE(scatter) {
       give(r, count, hlo_scatter(h, (hlo_op)op, x, in(h, PJ_S64, DIMS(3)), updates, &rows));
     }
   hlo_value x = in(h, PJ_F32, DIMS(3, 5, 4));
-  hlo_scatter_spec batched = {.update_window = {2}, .update_window_count = 1, .inserted = {1}, .inserted_count = 1,
-                              .operand_batching = {0}, .indices_batching = {0}, .batching_count = 1, .scatter_dims = {1},
-                              .scatter_count = 1, .index_vector_dim = 2, .unique = true, .sorted = true};
+  hlo_scatter_spec batched = {.update_window = {2},
+                              .update_window_count = 1,
+                              .inserted = {1},
+                              .inserted_count = 1,
+                              .operand_batching = {0},
+                              .indices_batching = {0},
+                              .batching_count = 1,
+                              .scatter_dims = {1},
+                              .scatter_count = 1,
+                              .index_vector_dim = 2,
+                              .unique = true,
+                              .sorted = true};
   give(r, count, hlo_scatter(h, HLO_SECOND, x, in(h, PJ_S32, DIMS(3, 2)), in(h, PJ_F32, DIMS(3, 2, 4)), &batched));
   give(r, count, hlo_scatter(h, HLO_SECOND, x, in(h, PJ_S32, DIMS(3, 0)), in(h, PJ_F32, DIMS(3, 0, 2)), &batched));
 }
 
-// ---- sort, loops, the rest ----------------------------------------------------------------------------------------------
+// ---- sort, loops, the rest ------------------------------------------------------------------------------------------
 
 static void ascending(hlo *h, const hlo_value *a, hlo_value *results, void *context) {
   (void)context;
@@ -355,7 +374,8 @@ CASE(if) {
   *count = 2;
 }
 CASE(fft) {
-  hlo_value c64 = in(h, PJ_C64, DIMS(2, 8, 6)), c128 = in(h, PJ_C128, DIMS(2, 8, 6)), f32 = in(h, PJ_F32, DIMS(2, 8, 6));
+  hlo_value c64 = in(h, PJ_C64, DIMS(2, 8, 6)), c128 = in(h, PJ_C128, DIMS(2, 8, 6)),
+            f32 = in(h, PJ_F32, DIMS(2, 8, 6));
   give(r, count, hlo_fft(h, HLO_FFT, c64, INTS(8, 6), 2));
   give(r, count, hlo_fft(h, HLO_IFFT, c128, INTS(6), 1));
   give(r, count, hlo_fft(h, HLO_RFFT, f32, INTS(2, 8, 6), 3));

@@ -7,7 +7,9 @@
 #define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
 #define INTS(...) (int64_t[]){__VA_ARGS__}
 
-static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) { return hlo_parameter(h, dtype, rank, dims, -1); }
+static hlo_value in(hlo *h, pj_dtype dtype, int rank, const int64_t *dims) {
+  return hlo_parameter(h, dtype, rank, dims, -1);
+}
 
 // Ends the module with one result and looks for `part` in its text.
 static void check_text(hlo *h, hlo_value result, const char *part) {
@@ -144,7 +146,8 @@ static void ill_typed_operations_are_refused(void) {
   REFUSED(hlo_reshape(h, x, DIMS(-2, -3)), PJ_INVALID_ARGUMENT, "negative dimension");
   REFUSED(hlo_transpose(h, x, (int[]){0, 0}), PJ_INVALID_ARGUMENT, "out of range or repeated");
   REFUSED(hlo_broadcast_to(h, x, DIMS(3, 3)), PJ_INVALID_ARGUMENT, "stablehlo.broadcast_in_dim");
-  REFUSED(hlo_broadcast_to(h, x, 17, INTS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)), PJ_INVALID_ARGUMENT, "17");
+  REFUSED(hlo_broadcast_to(h, x, 17, INTS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)), PJ_INVALID_ARGUMENT,
+          "17");
   REFUSED(hlo_slice(h, x, INTS(0, 2), INTS(2, 4), NULL), PJ_INVALID_ARGUMENT, "2:4:1 of dimension 1");
   REFUSED(hlo_slice(h, x, INTS(0, 0), INTS(2, 3), INTS(1, 0)), PJ_INVALID_ARGUMENT, "0:3:0");
   REFUSED(hlo_dynamic_slice(h, x, (hlo_value[]){s, x}, INTS(1, 1)), PJ_INVALID_ARGUMENT, "start index 1");
@@ -170,6 +173,12 @@ static void ill_typed_operations_are_refused(void) {
   REFUSED(hlo_cholesky(h, x, true), PJ_INVALID_ARGUMENT, "stablehlo.cholesky");
   REFUSED(hlo_triangular_solve(h, x, x, true, true, false, HLO_ADJOINT), PJ_INVALID_ARGUMENT, "triangular_solve");
   REFUSED(hlo_parameter(h, PJ_INVALID, 0, NULL, -1), PJ_INTERNAL, "element type");
+  REFUSED(hlo_pad(h, x, hlo_constant(h, PJ_F32, 0), INTS(INT64_MAX, 0), INTS(9, 0), NULL), PJ_INVALID_ARGUMENT, "pad");
+  REFUSED(hlo_reshape(h, x, DIMS(INT64_MAX, 2)), PJ_INVALID_ARGUMENT, "stablehlo.reshape");
+  REFUSED(hlo_reduce_window(h, HLO_ADD, x, &(hlo_window){0}), PJ_INVALID_ARGUMENT, "below 1");
+  REFUSED(hlo_convolution(h, x, x, &(hlo_convolution_spec){.input_feature = 1, .kernel_input_feature = 1,
+                                                           .output_feature = 1, .feature_groups = 2, .batch_groups = 1},
+                          PJ_F32), PJ_INVALID_ARGUMENT, "do not match in 2 feature and 1 batch groups");
   REFUSED(hlo_full(h, PJ_F32, DIMS(INT64_MAX, 2), 0), PJ_INVALID_ARGUMENT, "2^63 bytes");
 #undef REFUSED
 }

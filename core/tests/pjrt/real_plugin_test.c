@@ -316,11 +316,7 @@ static void an_event_calls_back_once(void) {
 }
 
 int main(void) {
-  const char *path = getenv("PJ_PLUGIN");
-  if (!path || !*path) {
-    printf("skipped: PJ_PLUGIN names no plugin\n");
-    return 0;
-  }
+  const char *path = test_plugin("PJ_PLUGIN");
   CHECK_OK(pj_plugin_load(path, &plugin));
   if (!plugin) return test_end();
   pj_option two = {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 2};

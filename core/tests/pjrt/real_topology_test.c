@@ -81,11 +81,7 @@ static void a_program_that_does_not_fit_is_told_before_any_chip_is_rented(void) 
 }
 
 int main(void) {
-  const char *path = getenv("PJ_TPU_PLUGIN");
-  if (!path || !*path) {
-    printf("skipped: PJ_TPU_PLUGIN names no libtpu.so\n");
-    return 0;
-  }
+  const char *path = test_plugin("PJ_TPU_PLUGIN");
   // No chip is used: libtpu shall neither ask the cloud's metadata server, nor take the machine's lock, nor write logs.
   setenv("TPU_SKIP_MDS_QUERY", "1", 0);
   setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);

@@ -1,191 +1,392 @@
-// The queue on a real plugin (PJ_PLUGIN): ops are run, donated, written through views, and the same with 8 ops a region.
-#include "pj/run.h"
+// The queue on the fake plugin: what fails, what several threads do at once, and what is left in the end. Results of the
+// fake plugin are zeros, so a value of ones is one that was not overwritten.
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <math.h>
-#include <stdlib.h>
+#include "fake_plugin/fake_plugin.h"
+#include "run/ops.h"
 
-#include "tests/test.h"
+enum { COUNT = 2048, THREADS = 8 };
 
+static const char COMPILE[] = "PJRT_Client_Compile", EXECUTE[] = "PJRT_LoadedExecutable_Execute";
+static const fake_control *fake;
 static pj_runtime *runtime;
 static pj_device *device;
+static float ones[COUNT];
 
-static pj_storage *from_host(const float *data, int64_t count) {
-  pj_value *value = NULL;
-  CHECK_OK(pj_value_from_host(device, data, PJ_F32, 1, &count, &value));
-  return value ? pj_storage_create_with(device, value) : NULL;
+static void set_up(int queue_length) {
+  CHECK_OK(pj_runtime_create(&(pj_runtime_options){.plugin_path = FAKE_PLUGIN, .queue_length = queue_length}, &runtime));
+  device = pj_runtime_device(runtime, 0);
 }
 
-static void to_host(pj_storage *storage, float *data) {
-  pj_value *value = pj_storage_value(storage);
-  CHECK_OK(pj_value_to_host(device, value, data));
-  pj_value_release(value);
+// Nothing of a runtime is left when it and all storages are gone, whatever failed before.
+static void tear_down(void) {
+  pj_runtime_destroy(runtime);
+  CHECK(fake_plugin_is_empty(fake->counts()));
 }
 
-static void vector(pj_call *call, pj_storage *storage, int64_t count) {
-  int64_t one = 1;
-  pj_call_tensor(call, storage, PJ_F32, 1, &count, &one, 0, 0);
+static bool is_filled_with(pj_storage *storage, float number) {
+  float data[COUNT];
+  to_host(storage, data);
+  for (int i = 0; i < COUNT; ++i)
+    if (data[i] != number) return false;
+  return true;
 }
 
-// call must be an op on vectors of `count` floats with one such result.
-static void submit(pj_call *call, int64_t count) {
-  const pj_plan *plan = NULL;
-  CHECK_OK(pj_submit(device, call, &plan));
-  if (plan) return;
-  pj_tensor_spec result = {.dtype = PJ_F32, .rank = 1, .sizes = {count}, .strides = {1}};
-  CHECK_OK(pj_plan_create(device, call, &result, 1));
-  CHECK_OK(pj_submit(device, call, &plan));
-  CHECK(plan != NULL);
-}
+// ---- one thread -----------------------------------------------------------------------------------------------------
 
-static pj_storage *add(pj_storage *a, pj_storage *b, int64_t count) {
-  pj_call call = {.op = pj_runtime_op(runtime, "aten::add.Tensor")};
-  vector(&call, a, count);
-  vector(&call, b, count);
-  pj_call_number_int(&call, 1, PJ_S64, PJ_WEIGHT_PYTHON);
-  submit(&call, count);
-  pj_value_retain(call.results[0]);
-  pj_storage *result = pj_storage_create_with(device, call.results[0]);
-  pj_call_destroy(&call);
-  return result;
-}
-
-// storage[:] = storage[:] * number
-static void scale(pj_storage *storage, double number, int64_t count) {
-  pj_call call = {.op = pj_runtime_op(runtime, "aten::mul.Tensor"), .hold = true};
-  int64_t one = 1;
-  vector(&call, storage, count);
-  pj_call_number_float(&call, number, PJ_F64, PJ_WEIGHT_PYTHON);
-  submit(&call, count);
-  CHECK_OK(pj_storage_write(storage, call.results[0], &one, PJ_F32, 1, &count, &one, 0, 0));
-  pj_call_destroy(&call);
-  CHECK_OK(pj_device_end_op(device));
-}
-
-static void an_op_compiles_once_and_runs(void) {
-  float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3] = {0};
-  pj_storage *x = from_host(a, 3), *y = from_host(b, 3);
-  pj_counters before, after;
-  pj_runtime_counters(runtime, &before);
-  pj_storage *z = add(x, y, 3), *w = add(z, y, 3);
-  to_host(w, c);
-  CHECK(c[0] == 21 && c[1] == 42 && c[2] == 63);
-  pj_runtime_counters(runtime, &after);
-  bool strict = pj_runtime_queue_length(runtime) == 1;
-  CHECK(after.compiles - before.compiles == 1);
-  CHECK(after.executions - before.executions == (strict ? 2 : 1));
+static void an_op_compiles_once_and_runs_each_time(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *sums[3];
+  for (int i = 0; i < 3; ++i) sums[i] = add(x, x, COUNT);
+  pj_counters counters = counters_of(runtime);
+  CHECK(counters.compiles == 1 && counters.executions == 3 && counters.queue_cuts == 3);
+  CHECK(is_filled_with(sums[2], 0));
+  for (int i = 0; i < 3; ++i) pj_storage_release(sums[i]);
   pj_storage_release(x);
-  pj_storage_release(y);
-  pj_storage_release(z);
-  pj_storage_release(w);
+  tear_down();
 }
 
-static void a_changing_number_does_not_compile(void) {
-  float a[3] = {1, 2, 3}, b[3];
-  pj_storage *x = from_host(a, 3);
-  scale(x, 2, 3);
-  to_host(x, b);
-  pj_counters before, after;
-  pj_runtime_counters(runtime, &before);
-  double product = 2;
-  for (int i = 0; i < 10; ++i) {
-    scale(x, 1 + 0.1 * i, 3);
-    product *= 1 + 0.1 * i;
-    to_host(x, b);
+static void ops_up_to_a_read_are_one_program_that_gives_only_what_is_held(void) {
+  set_up(64);
+  pj_storage *x = from_host(device, ones, COUNT), *sum = add(x, x, COUNT);
+  for (int i = 0; i < 9; ++i) {
+    pj_storage *next = add(sum, x, COUNT);
+    pj_storage_release(sum);
+    sum = next;
   }
-  pj_runtime_counters(runtime, &after);
-  CHECK(after.compiles == before.compiles);
-  CHECK(fabs(b[2] / (3 * product) - 1) < 1e-5);
+  CHECK(counters_of(runtime).executions == 0);
+  pj_device_memory before, after;
+  pj_device_memory_info(device, &before);
+  CHECK(is_filled_with(sum, 0));
+  pj_device_memory_info(device, &after);
+  pj_counters counters = counters_of(runtime);
+  CHECK(counters.compiles == 1 && counters.executions == 1 && counters.queue_cuts == 1);
+  CHECK(after.allocated - before.allocated == sizeof ones);
+  pj_storage_release(sum);
   pj_storage_release(x);
+  tear_down();
 }
 
-static void an_overwritten_buffer_is_donated(void) {
-  int64_t count = 1 << 16;
-  float *a = malloc((size_t)count * sizeof *a);
-  for (int64_t i = 0; i < count; ++i) a[i] = (float)i;
-  pj_storage *x = from_host(a, count);
-  pj_counters before, after;
-  pj_runtime_counters(runtime, &before);
-  pj_device_memory memory;
-  pj_device_reset_max_memory(device);
-  for (int i = 0; i < 4; ++i) scale(x, 0.5, count);
-  to_host(x, a);
-  pj_runtime_counters(runtime, &after);
-  pj_device_memory_info(device, &memory);
-  CHECK(after.donations > before.donations);
-  CHECK(memory.max_allocated < memory.allocated + (uint64_t)count * 4);
-  CHECK(a[160] == 10);
-  pj_storage_release(x);
-  free(a);
-}
-
-static void a_write_through_a_view_changes_the_base_only_there(void) {
-  float a[6] = {0, 1, 2, 3, 4, 5}, b[2] = {-1, -2}, c[6];
-  pj_storage *x = from_host(a, 6), *y = from_host(b, 2);
-  pj_value *source = pj_storage_value(y);
-  int64_t two = 2, one = 1;
-  CHECK_OK(pj_storage_write(x, source, &one, PJ_F32, 1, &two, &two, 1, 0));
+static void a_held_call_runs_when_its_op_ends(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  pj_call call = {.op = pj_runtime_op(runtime, "aten::add.Tensor"), .hold = true};
+  put_vector(&call, x, COUNT);
+  put_vector(&call, x, COUNT);
+  pj_call_number_int(&call, 1, PJ_S64, PJ_WEIGHT_PYTHON);
+  CHECK_OK(submit(device, &call, COUNT));
+  CHECK(counters_of(runtime).executions == 0);
+  pj_value_retain(call.results[0]);
+  pj_storage *sum = pj_storage_create_with(device, call.results[0]);
+  pj_call_destroy(&call);
   CHECK_OK(pj_device_end_op(device));
-  pj_value_release(source);
-  to_host(x, c);
-  CHECK(c[0] == 0 && c[1] == -1 && c[2] == 2 && c[3] == -2 && c[4] == 4 && c[5] == 5);
+  CHECK(counters_of(runtime).executions == 1);
+  CHECK(is_filled_with(sum, 0));
+  pj_storage_release(sum);
   pj_storage_release(x);
-  pj_storage_release(y);
+  tear_down();
 }
 
-static void an_unwritten_storage_reads_as_zeros(void) {
-  float a[3] = {1, 2, 3}, b[3] = {9, 9, 9};
-  pj_storage *x = from_host(a, 3), *y = pj_storage_create(device, 12);
-  pj_storage *z = add(x, y, 3);
-  to_host(z, b);
-  CHECK(b[0] == 1 && b[2] == 3);
+static void an_overwritten_value_is_donated_unless_somebody_else_holds_it(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  pj_value *held = pj_storage_value(x);
+  scale(x, 2, COUNT);
+  CHECK(counters_of(runtime).donations == 0);
+  pj_storage *y = pj_storage_create_with(device, held);
+  CHECK(is_filled_with(y, 1) && is_filled_with(x, 0));
+  pj_device_memory before, after;
+  pj_device_memory_info(device, &before);
+  pj_device_reset_max_memory(device);
+  scale(x, 2, COUNT);
+  pj_device_memory_info(device, &after);
+  CHECK(counters_of(runtime).donations == 1);
+  CHECK(after.allocated == before.allocated && after.max_allocated == before.allocated);
   pj_storage_release(x);
   pj_storage_release(y);
-  pj_storage_release(z);
+  tear_down();
 }
 
-static void memory_is_counted_and_limited(void) {
-  pj_device_memory base, now;
-  pj_device_memory_info(device, &base);
-  float a[1024] = {0};
-  pj_storage *x = from_host(a, 1024);
-  pj_device_memory_info(device, &now);
-  CHECK(now.allocated == base.allocated + 4096);
-  pj_device_set_memory_limit(device, now.allocated + 100);
-  int64_t count = 1024;
-  pj_value *none = NULL;
-  CHECK_FAILS(pj_value_from_host(device, a, PJ_F32, 1, &count, &none), PJ_RESOURCE_EXHAUSTED, "f32[1024]");
+// ---- failures -------------------------------------------------------------------------------------------------------
+
+static void nothing_is_lost_when_an_op_cannot_be_compiled(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
+  CHECK_FAILS(try_scale(x, 2, COUNT), PJ_INTERNAL, "aten::mul.Tensor(f32[2048], number) could not be compiled: no registers left");
+  CHECK(is_filled_with(x, 1));
+  scale(x, 2, COUNT);
+  CHECK(is_filled_with(x, 0));
+  pj_storage_release(x);
+  tear_down();
+}
+
+static void nothing_is_lost_when_an_op_cannot_be_run(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *sum;
+  fake->fail(EXECUTE, PJ_UNAVAILABLE, "the chip is gone", 2);
+  CHECK_FAILS(try_scale(x, 2, COUNT), PJ_UNAVAILABLE, "the chip is gone");
+  CHECK_FAILS(try_add(x, x, COUNT, &sum), PJ_UNAVAILABLE, "the chip is gone");
+  CHECK(is_filled_with(x, 1));
+  CHECK(counters_of(runtime).donations == 0);
+  scale(x, 2, COUNT);
+  CHECK(is_filled_with(x, 0));
+  pj_storage_release(x);
+  tear_down();
+}
+
+static void nothing_is_lost_when_memory_is_short(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  pj_value *held = pj_storage_value(x);  // so that the op needs memory of its own
+  pj_device_set_memory_limit(device, sizeof ones + 100);
+  CHECK_FAILS(try_scale(x, 2, COUNT), PJ_RESOURCE_EXHAUSTED, "The largest live tensors: f32[2048] 0.01 MiB");
+  pj_value_release(held);
+  CHECK(is_filled_with(x, 1));
+  scale(x, 2, COUNT);  // in place it needs none
+  CHECK(is_filled_with(x, 0));
   pj_device_set_memory_limit(device, 0);
   pj_storage_release(x);
-  pj_device_memory_info(device, &now);
-  CHECK(now.allocated == base.allocated);
+  tear_down();
 }
 
-static void all(void) {
-  RUN(an_op_compiles_once_and_runs);
-  RUN(a_changing_number_does_not_compile);
-  RUN(an_overwritten_buffer_is_donated);
-  RUN(a_write_through_a_view_changes_the_base_only_there);
-  RUN(an_unwritten_storage_reads_as_zeros);
-  RUN(memory_is_counted_and_limited);
+static void a_late_failure_is_told_to_every_reader(void) {
+  set_up(64);
+  pj_storage *x = from_host(device, ones, COUNT), *sum = add(x, x, COUNT), *more = add(sum, x, COUNT), *none;
+  fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
+  CHECK_FAILS(pj_device_synchronize(device, false), PJ_INTERNAL, "aten::add.Tensor + aten::add.Tensor could not be compiled");
+  float data[COUNT];
+  pj_storage *failed[] = {sum, more};
+  for (int i = 0; i < 2; ++i) {
+    pj_value *value = pj_storage_value(failed[i]);
+    CHECK_FAILS(pj_value_to_host(device, value, data), PJ_INTERNAL, "no registers left");
+    CHECK_FAILS(pj_value_to_host(device, value, data), PJ_INTERNAL, "no registers left");
+    CHECK_FAILS(try_add(failed[i], x, COUNT, &none), PJ_INTERNAL, "no registers left");
+    pj_value_release(value);
+    pj_storage_release(failed[i]);
+  }
+  CHECK(is_filled_with(x, 1));
+  pj_storage_release(x);
+  tear_down();
+}
+
+static pj_storage *take_rows(pj_storage *rows) {
+  static const int64_t INDICES[] = {3, 1, 2};
+  int64_t three = 3, one = 1;
+  pj_value *value;
+  CHECK_OK(pj_value_from_host(device, INDICES, PJ_S64, 1, &three, &value));
+  pj_storage *index = pj_storage_create_with(device, value);
+  pj_call call = {.op = pj_runtime_op(runtime, "aten::index_select")};
+  put_vector(&call, rows, COUNT);
+  pj_call_int(&call, 0);
+  pj_call_tensor(&call, index, PJ_S64, 1, &three, &one, 0, 0);
+  CHECK_OK(submit(device, &call, 3));
+  pj_value_retain(call.results[0]);
+  pj_storage *taken = pj_storage_create_with(device, call.results[0]);
+  pj_call_destroy(&call);
+  pj_storage_release(index);
+  return taken;
+}
+
+static void index_flags_wait_for_the_next_synchronization(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *taken = take_rows(x);
+  fake->fail("PJRT_Buffer_ToHostBuffer", PJ_DATA_LOSS, "the flags are gone", 1);
+  CHECK_FAILS(pj_device_synchronize(device, true), PJ_DATA_LOSS, "the flags are gone");
+  CHECK_OK(pj_device_synchronize(device, true));  // told once
+  pj_storage_release(taken);
+  pj_runtime_set_index_mode(runtime, PJ_INDEX_OFF);
+  taken = take_rows(x);
+  fake->fail("PJRT_Buffer_ToHostBuffer", PJ_DATA_LOSS, "the flags are gone", 1);
+  CHECK_OK(pj_device_synchronize(device, true));  // nothing is read
+  fake->fail("PJRT_Buffer_ToHostBuffer", 0, "", 0);
+  pj_storage_release(taken);
+  pj_runtime_set_index_mode(runtime, PJ_INDEX_DEFERRED);
+  pj_storage_release(take_rows(x));
+  pj_storage_release(x);
+  tear_down();  // with a flag that nobody read
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+typedef struct job {
+  pj_device *device;
+  pj_storage *shared;  // read by all
+  int number;
+} job;
+
+static void run_threads(void *(*function)(void *), job *jobs, int count) {
+  pthread_t threads[THREADS];
+  for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, function, &jobs[i]);
+  for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
+}
+
+// Ops on storages of its own and on the shared one; every result is read or dropped unread.
+static void *compute(void *argument) {
+  const job *j = argument;
+  for (int i = 0; i < 40; ++i) {
+    pj_storage *own = from_host(j->device, ones, COUNT), *sum = add(own, j->shared, COUNT);
+    scale(own, 1 + j->number, COUNT);
+    if (i % 4 == 0) CHECK(is_filled_with(sum, 0));
+    if (i % 8 == 1) CHECK_OK(pj_device_synchronize(j->device, true));
+    if (i % 8 == 2) CHECK_OK(pj_device_wait(j->device, pj_device_record(j->device)));
+    if (i % 8 == 3) pj_device_reached(j->device, pj_device_record(j->device));
+    pj_storage_release(sum);
+    CHECK(is_filled_with(own, 0));
+    CHECK(pj_storage_token(j->shared) != 0);
+    size_t offset;
+    CHECK(pj_storage_find(pj_device_runtime(j->device), pj_storage_token(own), &offset) == own);
+    pj_storage_release(own);
+  }
+  return NULL;
+}
+
+static void compute_on(int queue_length, int devices) {
+  set_up(queue_length);
+  fake->asynchronous(true);
+  job jobs[THREADS];
+  pj_storage *shared[2];
+  for (int i = 0; i < devices; ++i) shared[i] = from_host(pj_runtime_device(runtime, i), ones, COUNT);
+  for (int i = 0; i < THREADS; ++i) jobs[i] = (job){pj_runtime_device(runtime, i % devices), shared[i % devices], i};
+  run_threads(compute, jobs, THREADS);
+  for (int i = 0; i < devices; ++i) {
+    CHECK(is_filled_with(shared[i], 1));
+    pj_storage_release(shared[i]);
+  }
+  fake->asynchronous(false);
+  tear_down();
+}
+
+static void eight_threads_compute_at_once(void) { compute_on(1, 1); }
+static void eight_threads_fill_one_queue(void) { compute_on(16, 1); }
+static void eight_threads_compute_on_two_devices(void) { compute_on(1, 2); }
+
+static atomic_bool stop;
+
+static void *play_faults(void *argument) {
+  (void)argument;
+  for (int i = 0; !atomic_load(&stop); ++i) {
+    if (i % 3 == 0) fake->fail(COMPILE, PJ_INTERNAL, "injected", 1);
+    if (i % 3 == 1) fake->fail(EXECUTE, PJ_INTERNAL, "injected", 1);
+    pj_device_set_memory_limit(device, i % 3 == 2 ? sizeof ones : 0);
+    usleep(300);
+  }
+  fake->fail(COMPILE, 0, "", 0);
+  fake->fail(EXECUTE, 0, "", 0);
+  pj_device_set_memory_limit(device, 0);
+  return NULL;
+}
+
+// Each op either happened or did not: what was there before is there, or what it wrote.
+static void *compute_in_spite_of_faults(void *argument) {
+  const job *j = argument;
+  pj_value *keep = pj_storage_value(j->shared);
+  for (int i = 0; i < 150; ++i) {
+    pj_value_retain(keep);
+    pj_storage *own = pj_storage_create_with(device, keep), *sum = NULL;
+    // A size of its own now and then, so that there is something to compile.
+    int64_t count = i % 5 == 0 ? COUNT - 150 * j->number - i : COUNT;
+    pj_status status = try_add(own, own, count, &sum);
+    if (sum) pj_storage_release(sum);
+    pj_status_free(status);
+    status = try_scale(own, 2, COUNT);
+    bool failed = status != NULL;
+    pj_status_free(status);
+    // The op that failed may have been another thread's of the same region.
+    bool zeros = is_filled_with(own, 0);
+    CHECK(failed ? zeros || is_filled_with(own, 1) : zeros);
+    pj_storage_release(own);
+  }
+  pj_value_release(keep);
+  return NULL;
+}
+
+static void no_thread_loses_a_value_while_faults_are_injected(void) {
+  set_up(1);
+  job jobs[THREADS];
+  pj_storage *shared = from_host(device, ones, COUNT);
+  for (int i = 0; i < THREADS; ++i) jobs[i] = (job){device, shared, i};
+  pthread_t faults;
+  atomic_store(&stop, false);
+  pthread_create(&faults, NULL, play_faults, NULL);
+  run_threads(compute_in_spite_of_faults, jobs, THREADS);
+  atomic_store(&stop, true);
+  pthread_join(faults, NULL);
+  CHECK(is_filled_with(shared, 1));
+  pj_storage_release(shared);
+  tear_down();
+}
+
+// ---- fork -----------------------------------------------------------------------------------------------------------
+
+// In the child: every call is refused or does nothing, and none waits for a lock that a thread of the parent held.
+static void check_child(pj_storage *x) {
+  test_failures = 0;
+  alarm(30);
+  pj_runtime_after_fork(runtime);
+  pj_storage *sum;
+  pj_value *value;
+  int64_t count = COUNT;
+  CHECK_FAILS(try_add(x, x, COUNT, &sum), PJ_FAILED_PRECONDITION, "forked");
+  CHECK_FAILS(pj_value_from_host(device, ones, PJ_F32, 1, &count, &value), PJ_FAILED_PRECONDITION, "forked");
+  CHECK_FAILS(pj_device_synchronize(device, true), PJ_FAILED_PRECONDITION, "forked");
+  CHECK(!pj_device_reached(device, pj_device_record(device)));
+  pj_device_memory memory;
+  pj_device_memory_info(device, &memory);
+  size_t offset;
+  CHECK(pj_storage_find(runtime, 1, &offset) == NULL);
+  pj_storage *empty = pj_storage_create(device, 16);
+  CHECK_FAILS(try_scale(empty, 2, 4), PJ_FAILED_PRECONDITION, "forked");
+  pj_storage_release(empty);
+  pj_storage_release(x);
+  pj_runtime_destroy(runtime);
+  _exit(test_failures != 0);
+}
+
+static void *fork_while_others_compute(void *argument) {
+  const job *j = argument;
+  if (j->number) return compute(argument);
+  for (int i = 0; i < 10; ++i) {
+    pid_t child = fork();
+    if (!child) check_child(j->shared);
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  return NULL;
+}
+
+static void a_forked_child_is_refused_and_its_parent_goes_on(void) {
+  set_up(1);
+  fflush(stdout);
+  job jobs[4];
+  pj_storage *shared = from_host(device, ones, COUNT);
+  for (int i = 0; i < 4; ++i) jobs[i] = (job){device, shared, i};
+  run_threads(fork_while_others_compute, jobs, 4);
+  CHECK(is_filled_with(shared, 1));
+  pj_storage_release(shared);
+  tear_down();
 }
 
 int main(void) {
-  const char *plugin = getenv("PJ_PLUGIN");
-  if (!plugin) {
-    puts("skipped: PJ_PLUGIN does not name a plugin");
-    return 0;
-  }
-  pj_option devices = {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 1};
-  pj_runtime_options options = {.plugin_path = plugin, .client_options = &devices, .client_option_count = 1};
-  for (int length = 1; length <= 8; length += 7) {
-    printf("queue of length %d\n", length);
-    options.queue_length = length;
-    CHECK_OK(pj_runtime_create(&options, &runtime));
-    if (!runtime) break;
-    device = pj_runtime_device(runtime, 0);
-    all();
-    pj_runtime_destroy(runtime);
-    runtime = NULL;
-  }
+  fake = fake_plugin_control(FAKE_PLUGIN);
+  for (int i = 0; i < COUNT; ++i) ones[i] = 1;
+  RUN(an_op_compiles_once_and_runs_each_time);
+  RUN(ops_up_to_a_read_are_one_program_that_gives_only_what_is_held);
+  RUN(a_held_call_runs_when_its_op_ends);
+  RUN(an_overwritten_value_is_donated_unless_somebody_else_holds_it);
+  RUN(nothing_is_lost_when_an_op_cannot_be_compiled);
+  RUN(nothing_is_lost_when_an_op_cannot_be_run);
+  RUN(nothing_is_lost_when_memory_is_short);
+  RUN(a_late_failure_is_told_to_every_reader);
+  RUN(index_flags_wait_for_the_next_synchronization);
+  RUN(eight_threads_compute_at_once);
+  RUN(eight_threads_fill_one_queue);
+  RUN(eight_threads_compute_on_two_devices);
+  RUN(no_thread_loses_a_value_while_faults_are_injected);
+  RUN(a_forked_child_is_refused_and_its_parent_goes_on);
   return test_end();
 }

@@ -50,11 +50,7 @@ static void a_worker_compiles_for_a_chip_that_need_not_exist(void) {
 }
 
 int main(void) {
-  plugin_path = getenv("PJ_TPU_PLUGIN");
-  if (!plugin_path || !*plugin_path) {
-    printf("skipped: PJ_TPU_PLUGIN names no libtpu.so\n");
-    return 0;
-  }
+  plugin_path = test_plugin("PJ_TPU_PLUGIN");
   RUN(a_worker_compiles_for_a_chip_that_need_not_exist);
   return test_end();
 }

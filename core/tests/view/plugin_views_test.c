@@ -176,11 +176,7 @@ static void a_write_into_a_donated_base_happens_in_place(void) {
 }
 
 int main(void) {
-  const char *path = getenv("PJ_PLUGIN");
-  if (!path) {
-    printf("skipped: PJ_PLUGIN is not set\n");
-    return 0;
-  }
+  const char *path = test_plugin("PJ_PLUGIN");
   pj_plugin *plugin = NULL;
   CHECK_OK(pj_plugin_load(path, &plugin));
   CHECK_OK(pj_client_create(plugin, NULL, 0, &client));

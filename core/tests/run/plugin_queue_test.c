@@ -1,0 +1,132 @@
+// The queue on a real plugin (PJ_PLUGIN): ops are run, donated, written through views, and the same with 8 ops a region.
+#include <math.h>
+
+#include "run/ops.h"
+
+static pj_runtime *runtime;
+static pj_device *device;
+
+static void an_op_compiles_once_and_runs(void) {
+  float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3] = {0};
+  pj_storage *x = from_host(device, a, 3), *y = from_host(device, b, 3);
+  pj_counters before, after;
+  pj_runtime_counters(runtime, &before);
+  pj_storage *z = add(x, y, 3), *w = add(z, y, 3);
+  to_host(w, c);
+  CHECK(c[0] == 21 && c[1] == 42 && c[2] == 63);
+  pj_runtime_counters(runtime, &after);
+  bool strict = pj_runtime_queue_length(runtime) == 1;
+  CHECK(after.compiles - before.compiles == 1);
+  CHECK(after.executions - before.executions == (strict ? 2 : 1));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  pj_storage_release(z);
+  pj_storage_release(w);
+}
+
+static void a_changing_number_does_not_compile(void) {
+  float a[3] = {1, 2, 3}, b[3];
+  pj_storage *x = from_host(device, a, 3);
+  scale(x, 2, 3);
+  to_host(x, b);
+  pj_counters before, after;
+  pj_runtime_counters(runtime, &before);
+  double product = 2;
+  for (int i = 0; i < 10; ++i) {
+    scale(x, 1 + 0.1 * i, 3);
+    product *= 1 + 0.1 * i;
+    to_host(x, b);
+  }
+  pj_runtime_counters(runtime, &after);
+  CHECK(after.compiles == before.compiles);
+  CHECK(fabs(b[2] / (3 * product) - 1) < 1e-5);
+  pj_storage_release(x);
+}
+
+static void an_overwritten_buffer_is_donated(void) {
+  int64_t count = 1 << 16;
+  float *a = malloc((size_t)count * sizeof *a);
+  for (int64_t i = 0; i < count; ++i) a[i] = (float)i;
+  pj_storage *x = from_host(device, a, count);
+  pj_counters before, after;
+  pj_runtime_counters(runtime, &before);
+  pj_device_memory memory;
+  pj_device_reset_max_memory(device);
+  for (int i = 0; i < 4; ++i) scale(x, 0.5, count);
+  to_host(x, a);
+  pj_runtime_counters(runtime, &after);
+  pj_device_memory_info(device, &memory);
+  CHECK(after.donations > before.donations);
+  CHECK(memory.max_allocated < memory.allocated + (uint64_t)count * 4);
+  CHECK(a[160] == 10);
+  pj_storage_release(x);
+  free(a);
+}
+
+static void a_write_through_a_view_changes_the_base_only_there(void) {
+  float a[6] = {0, 1, 2, 3, 4, 5}, b[2] = {-1, -2}, c[6];
+  pj_storage *x = from_host(device, a, 6), *y = from_host(device, b, 2);
+  pj_value *source = pj_storage_value(y);
+  int64_t two = 2, one = 1;
+  CHECK_OK(pj_storage_write(x, source, &one, PJ_F32, 1, &two, &two, 1, 0));
+  CHECK_OK(pj_device_end_op(device));
+  pj_value_release(source);
+  to_host(x, c);
+  CHECK(c[0] == 0 && c[1] == -1 && c[2] == 2 && c[3] == -2 && c[4] == 4 && c[5] == 5);
+  pj_storage_release(x);
+  pj_storage_release(y);
+}
+
+static void an_unwritten_storage_reads_as_zeros(void) {
+  float a[3] = {1, 2, 3}, b[3] = {9, 9, 9};
+  pj_storage *x = from_host(device, a, 3), *y = pj_storage_create(device, 12);
+  pj_storage *z = add(x, y, 3);
+  to_host(z, b);
+  CHECK(b[0] == 1 && b[2] == 3);
+  pj_storage_release(x);
+  pj_storage_release(y);
+  pj_storage_release(z);
+}
+
+static void memory_is_counted_and_limited(void) {
+  pj_device_memory base, now;
+  pj_device_memory_info(device, &base);
+  float a[1024] = {0};
+  pj_storage *x = from_host(device, a, 1024);
+  pj_device_memory_info(device, &now);
+  CHECK(now.allocated == base.allocated + 4096);
+  pj_device_set_memory_limit(device, now.allocated + 100);
+  int64_t count = 1024;
+  pj_value *none = NULL;
+  CHECK_FAILS(pj_value_from_host(device, a, PJ_F32, 1, &count, &none), PJ_RESOURCE_EXHAUSTED, "f32[1024]");
+  pj_device_set_memory_limit(device, 0);
+  pj_storage_release(x);
+  pj_device_memory_info(device, &now);
+  CHECK(now.allocated == base.allocated);
+}
+
+static void all(void) {
+  RUN(an_op_compiles_once_and_runs);
+  RUN(a_changing_number_does_not_compile);
+  RUN(an_overwritten_buffer_is_donated);
+  RUN(a_write_through_a_view_changes_the_base_only_there);
+  RUN(an_unwritten_storage_reads_as_zeros);
+  RUN(memory_is_counted_and_limited);
+}
+
+int main(void) {
+  const char *plugin = test_plugin("PJ_PLUGIN");
+  pj_option devices = {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 1};
+  pj_runtime_options options = {.plugin_path = plugin, .client_options = &devices, .client_option_count = 1};
+  for (int length = 1; length <= 8; length += 7) {
+    printf("queue of length %d\n", length);
+    options.queue_length = length;
+    CHECK_OK(pj_runtime_create(&options, &runtime));
+    if (!runtime) break;
+    device = pj_runtime_device(runtime, 0);
+    all();
+    pj_runtime_destroy(runtime);
+    runtime = NULL;
+  }
+  return test_end();
+}
