@@ -174,10 +174,11 @@ std::optional<Kind> kind_of(const c10::Argument &argument) {
   }
 }
 
-// Ops that are no TensorIterator ones and yet take 0-d CPU tensors as numbers.
+// Ops without the tag "pointwise" that yet take 0-d CPU tensors as numbers.
 bool takes_cpu_numbers(const std::string &base) {
   static const auto *names = new std::set<std::string>{"fill", "fill_", "index_fill", "index_fill_", "masked_fill",
-                                                       "masked_fill_", "lerp", "lerp_", "where"};
+                                                       "masked_fill_", "lerp", "lerp_", "where", "floor_divide",
+                                                       "floor_divide_", "rsub"};
   return names->count(base) || base.rfind("_foreach_", 0) == 0 || base.rfind("_fused_", 0) == 0;
 }
 
@@ -228,6 +229,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       for (int w = 0; w < mutation->write_count; ++w)
         if (mutation->writes[w].argument == source) arguments.back().number = false;
     if (*kind == Kind::kGenerator) generator = source;
+    if (twin_schema->arguments()[i].name() == "output_mask") output_mask = source;
   }
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (kind_of(schema.arguments()[i]) == Kind::kDevice) device = static_cast<int>(i);
@@ -475,7 +477,7 @@ std::vector<size_t> result_groups(Run &run, size_t total) {
 // ---- meta -----------------------------------------------------------------------------------------------------------
 
 Tensor to_meta(const Tensor &tensor, bool empty) {
-  if (!tensor.defined() || !on_device(tensor)) return tensor;
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   Tensor meta = empty ? Tensor(at::detail::empty_strided_meta({0}, {1}, tensor.scalar_type()))
                       : Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
   if (tensor.is_conj()) meta._set_conj(true);
@@ -571,11 +573,24 @@ void add_specs(const IValue &value, std::vector<pj_tensor_spec> *specs) {
   }
 }
 
+// A convolution of channels_last tensors is channels_last on CPU and CUDA; the meta kernel of torch 2.13 does not say so.
+void keep_channels_last(Run &run, pj_tensor_spec *result) {
+  for (size_t i = 0; i < 2; ++i) {  // input, weight
+    auto format = run.argument(i).toTensor().suggest_memory_format();
+    c10::IntArrayRef sizes(result->sizes, static_cast<size_t>(result->rank));
+    if (format != c10::MemoryFormat::ChannelsLast && format != c10::MemoryFormat::ChannelsLast3d) continue;
+    auto strides = result->rank == 4 ? c10::get_channels_last_strides_2d(sizes) : c10::get_channels_last_strides_3d(sizes);
+    std::copy(strides.begin(), strides.end(), result->strides);
+    return;
+  }
+}
+
 // What the results are: of a written argument its own type, so that the value needs no conversion to be stored.
 std::vector<pj_tensor_spec> result_specs(Run &run, const Stack &results, const std::vector<IValue> &meta_arguments) {
   std::vector<pj_tensor_spec> specs;
   if (!run.mutates) {
     for (const IValue &result : results) add_specs(result, &specs);
+    if (run.op.name == "aten::convolution") keep_channels_last(run, &specs[0]);
     return specs;
   }
   const auto &returns = run.op.handle.schema().returns();
@@ -607,6 +622,14 @@ std::vector<pj_tensor_spec> result_specs(Run &run, const Stack &results, const s
       }
     }
   return specs;
+}
+
+// Gradients that output_mask does not ask for; some meta kernels describe them all the same.
+void drop_unwanted(Run &run, Stack *results) {
+  if (run.op.output_mask < 0 || run.mutates) return;
+  auto mask = run.argument(static_cast<size_t>(run.op.output_mask)).toBoolList();
+  for (size_t r = 0; r < std::min(mask.size(), results->size()); ++r)
+    if (!mask[r]) (*results)[r] = Tensor();
 }
 
 // What an op returned beside tensors in its first call with these arguments, or nullptr when it was tensors only.
@@ -835,19 +858,19 @@ void write_range_length(Run &run, pj_call *call) {
   pj_call_float(call, std::ceil((numbers[1] - numbers[0]) / numbers[2]));
 }
 
-// After the schema's arguments: seed and offset of a random op, and what a written argument's type is, since results
-// take it.
+// After the schema's arguments: what a written argument's type is, since results take it, and, at the very end, seed and
+// offset of a random op.
 void write_extras(Run &run, pj_call *call) {
+  if (run.op.range) write_range_length(run, call);
+  if (run.mutates && !(run.op.flags & kDynamic))
+    for (int w = 0; w < run.op.mutation->write_count; ++w) {
+      const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));
+      if (value.isTensor() && value.toTensor().defined()) pj_call_dtype(call, to_pj(value.toTensor().scalar_type()));
+    }
   if (run.op.flags & PJ_OP_RANDOM) {
     Seed seed = read_seed(generator_of(run), run.index);
     pj_call_number_int(call, static_cast<int64_t>(seed.seed), PJ_S64, PJ_WEIGHT_PYTHON);
     pj_call_number_int(call, static_cast<int64_t>(seed.offset), PJ_S64, PJ_WEIGHT_PYTHON);
-  }
-  if (run.op.range) write_range_length(run, call);
-  if (!run.mutates || run.op.flags & kDynamic) return;
-  for (int w = 0; w < run.op.mutation->write_count; ++w) {
-    const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));
-    if (value.isTensor() && value.toTensor().defined()) pj_call_dtype(call, to_pj(value.toTensor().scalar_type()));
   }
 }
 
@@ -889,6 +912,7 @@ bool learn(Run &run, pj_call *call) {
       run_on_cpu(run.op, &run.stack);
       return false;
     }
+    drop_unwanted(run, &results);
     auto specs = result_specs(run, results, meta_arguments);
     if (!run.mutates) run.layout = make_layout(results);
     pj_status status = pj_plan_create(device, call, specs.data(), specs.size());

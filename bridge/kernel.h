@@ -61,7 +61,7 @@ struct Op {
   const Mutation *mutation = nullptr;
   std::vector<Argument> arguments;   // in the twin's order
   std::vector<bool> result_is_list;  // of the twin's returns
-  int device = -1, generator = -1;   // argument positions
+  int device = -1, generator = -1, output_mask = -1;  // argument positions
   bool supported = true;             // the core's words can say its arguments and results
   bool composite = false;            // PyTorch has a CompositeExplicitAutograd kernel
   bool numbers = false;              // takes 0-d CPU tensors as numbers
