@@ -37,7 +37,7 @@ static void lower_vdot(pj_lowering *l) {
 
 // Whether a number argument is known to have that value. Complex ones never are: they stay run-time inputs.
 static bool is_constant(pj_lowering *l, int argument, double value) {
-  return l->signature->arguments[argument].kind != PJ_ARG_NUMBER && pj_float(l, argument) == value;
+  return pj_kind(l, argument) != PJ_ARG_NUMBER && pj_float(l, argument) == value;
 }
 
 // beta * self + alpha * product, where beta = 0 ignores self, NaN too. beta and alpha are static: 0 and 1 change the
