@@ -66,10 +66,11 @@ std::optional<Kind> kind_of(const c10::Argument &argument) {
   }
 }
 
-// Ops that are no TensorIterator ones and yet take 0-d CPU tensors as numbers.
+// Ops without the tag "pointwise" that yet take 0-d CPU tensors as numbers.
 bool takes_cpu_numbers(const std::string &base) {
   static const auto *names = new std::set<std::string>{"fill", "fill_", "index_fill", "index_fill_", "masked_fill",
-                                                       "masked_fill_", "lerp", "lerp_", "where"};
+                                                       "masked_fill_", "lerp", "lerp_", "where", "floor_divide",
+                                                       "floor_divide_", "rsub"};
   return names->count(base) || base.rfind("_foreach_", 0) == 0 || base.rfind("_fused_", 0) == 0;
 }
 

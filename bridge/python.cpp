@@ -37,7 +37,8 @@ py::list explain() {
   for (size_t i = 0; i < count; ++i) {
     const pj_explanation &e = items[i];
     result.append(py::dict(py::arg("what") = e.what, py::arg("line") = e.line, py::arg("reason") = e.reason,
-                           py::arg("compile_ms") = e.compile_ms, py::arg("from_disk") = e.from_disk));
+                           py::arg("compile_ms") = e.compile_ms, py::arg("from_disk") = e.from_disk,
+                           py::arg("temp_bytes") = e.temp_bytes));
   }
   return result;
 }

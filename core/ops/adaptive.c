@@ -265,6 +265,7 @@ PJ_LOWERINGS(adaptive_lowerings) = {
     {.name = "aten::fractional_max_pool2d", .lower = lower_fractional_max_pool2d},
     {.name = "aten::fractional_max_pool3d", .lower = lower_fractional_max_pool3d},
     {.name = "aten::fractional_max_pool2d_backward", .lower = lower_fractional_max_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::fractional_max_pool3d_backward", .lower = lower_fractional_max_pool3d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::fractional_max_pool3d_backward", .lower = lower_fractional_max_pool3d_backward, .flags = PJ_OP_DYNAMIC,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {0},
 };

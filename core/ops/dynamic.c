@@ -429,6 +429,23 @@ static int repeat_interleave_types(const pj_signature *s, pj_type *out) {
   return 1;
 }
 
+// ---- ops that PyTorch has no meta kernel for ----------------------------------------------------------------------------
+
+// (sums, edges)
+static int histogram_types(const pj_signature *s, pj_type *out) {
+  pj_dtype dtype = argument_type(s, 0).dtype;
+  int64_t edges = s->arguments[1].kind == PJ_ARG_INT ? s->arguments[1].integer + 1 : argument_type(s, 1).dims[0];
+  out[0] = vector_type(dtype, edges > 0 ? edges - 1 : 0);   // no bins: the lowering tells
+  out[1] = vector_type(dtype, edges > 0 ? edges : 0);
+  return 2;
+}
+
+// The gradient of argument 1.
+static int like_argument_1(const pj_signature *s, pj_type *out) {
+  out[0] = argument_type(s, 1);
+  return 1;
+}
+
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 static const pj_dynamic_op DYNAMIC_OPS[] = {
@@ -442,6 +459,9 @@ static const pj_dynamic_op DYNAMIC_OPS[] = {
      unique_dim_consecutive_types},
     {"aten::bincount", "pj::bincount_count", "pj::bincount", 1, bincount_types},
     {"aten::repeat_interleave.Tensor", "pj::repeat_interleave_count", "pj::repeat_interleave", 1, repeat_interleave_types},
+    {"aten::histogram.bin_ct", NULL, "aten::histogram.bin_ct", 0, histogram_types},
+    {"aten::histogram.bins_tensor", NULL, "aten::histogram.bins_tensor", 0, histogram_types},
+    {"aten::fractional_max_pool3d_backward", NULL, "aten::fractional_max_pool3d_backward", 0, like_argument_1},
 };
 
 const pj_dynamic_op *pj_dynamic_find(const char *name) {

@@ -5,7 +5,7 @@
 pj_dtype pj_result_math(const pj_lowering *l, int result) { return pj_math_dtype(pj_result_type(l, result).dtype); }
 
 hlo_value pj_as(pj_lowering *l, int argument, pj_dtype dtype) {
-  pj_argument_kind kind = l->signature->arguments[argument].kind;
+  pj_argument_kind kind = pj_kind(l, argument);
   return kind == PJ_ARG_TENSOR ? hlo_convert(l->h, pj_tensor(l, argument), dtype) : pj_number(l, argument, dtype);
 }
 

@@ -143,7 +143,7 @@ static void lower_div_mode(pj_lowering *l) {
 // aten::pow.Tensor_Scalar(self, exponent): the exponent is part of the program.
 static void lower_pow_scalar(pj_lowering *l) {
   hlo_value x = pj_as(l, 0, pj_result_math(l, 0));
-  if (l->signature->arguments[1].kind == PJ_ARG_NUMBER || pj_dtype_is_complex(x.dtype)) return binary(l, pj_pow);
+  if (pj_kind(l, 1) == PJ_ARG_NUMBER || pj_dtype_is_complex(x.dtype)) return binary(l, pj_pow);
   double exponent = pj_float(l, 1);
   pj_require(l, !pj_dtype_is_integer(x.dtype) || exponent >= 0, PJ_INVALID_ARGUMENT,
              "Integers to negative integer powers are not allowed.");

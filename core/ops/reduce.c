@@ -12,7 +12,7 @@ pj_axes pj_axes_one(int dim) { return (pj_axes){.dims = {dim}, .count = 1}; }
 
 pj_axes pj_axes_argument(pj_lowering *l, int argument, int rank) {
   if (!pj_present(l, argument)) return pj_axes_all(rank);
-  if (l->signature->arguments[argument].kind == PJ_ARG_INT) return pj_axes_one(pj_dim(l, argument, rank));
+  if (pj_kind(l, argument) == PJ_ARG_INT) return pj_axes_one(pj_dim(l, argument, rank));
   pj_axes axes;
   axes.count = pj_dims(l, argument, rank, true, axes.dims);
   return axes;

@@ -71,11 +71,11 @@ static void lower_logcumsumexp(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(scan_lowerings) = {
-    {"aten::cumsum", lower_cumsum, 0, 0, 0},
-    {"aten::cumprod", lower_cumprod, 0, 0, 0},
-    {"aten::cummax", lower_cummax, 0, 0, 0},
-    {"aten::cummin", lower_cummin, 0, 0, 0},
-    {"aten::_logcumsumexp", lower_logcumsumexp, 0, 0, 0},
-    {"aten::logcumsumexp", lower_logcumsumexp, 0, 0, 0},
+    {"aten::cumsum", lower_cumsum},
+    {"aten::cumprod", lower_cumprod},
+    {"aten::cummax", lower_cummax},
+    {"aten::cummin", lower_cummin},
+    {"aten::_logcumsumexp", lower_logcumsumexp},
+    {"aten::logcumsumexp", lower_logcumsumexp},
     {0},
 };

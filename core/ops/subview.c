@@ -126,8 +126,7 @@ SCATTER_OF(select)
 SCATTER_OF(diagonal)
 
 // as_strided counts in the storage, so it is read from the base of self.
-static pj_view as_strided_view(pj_lowering *l, hlo_value base, int a) {
-  const pj_operand *operand = &l->signature->operands[l->signature->arguments[0].first];
+static pj_view as_strided_view(pj_lowering *l, const pj_operand *operand, hlo_value base, int a) {
   pj_view view = {.dtype = operand->view.dtype};
   int strides = 0;
   const int64_t *size = pj_ints(l, a, &view.rank), *stride = pj_ints(l, a + 1, &strides);
@@ -136,33 +135,38 @@ static pj_view as_strided_view(pj_lowering *l, hlo_value base, int a) {
   if (hlo_failed(l->h)) return view;
   view.offset = pj_present(l, a + 2) ? pj_int(l, a + 2) : operand->view.offset;
   int64_t last = view.offset;
-  bool empty = false, negative = view.offset < 0;
+  bool empty = false, negative = view.offset < 0, overflow = false;
   for (int d = 0; d < view.rank; ++d) {
     view.sizes[d] = size[d];
     view.strides[d] = stride[d];
     negative |= size[d] < 0 || stride[d] < 0;
     empty |= size[d] == 0;
-    last += (size[d] - 1) * stride[d];
+    int64_t reach = 0;
+    overflow |= __builtin_sub_overflow(size[d], 1, &reach) || __builtin_mul_overflow(reach, stride[d], &reach) ||
+                __builtin_add_overflow(last, reach, &last);
   }
   pj_require(l, !negative, PJ_INVALID_ARGUMENT, "as_strided: Negative strides, sizes and offsets are not supported");
   int64_t elements = hlo_size(base) * (int64_t)pj_dtype_size(base.dtype) / (int64_t)pj_dtype_size(view.dtype);
-  pj_require(l, empty || last < elements, PJ_INVALID_ARGUMENT, "as_strided: sizes, strides and storage offset are out of "
+  pj_require(l, empty || (!overflow && last < elements), PJ_INVALID_ARGUMENT, "as_strided: sizes, strides and storage offset are out of "
              "bounds for storage of %lld elements", (long long)elements);
   return view;
 }
 
 // aten::as_strided_copy(self, size, stride, storage_offset)
 static void lower_as_strided_copy(pj_lowering *l) {
-  hlo_value base = l->operands[l->signature->arguments[0].first];
-  pj_view view = as_strided_view(l, base, 1);
+  if (!pj_require(l, pj_kind(l, 0) == PJ_ARG_TENSOR, PJ_INTERNAL, "as_strided_copy of no tensor")) return;
+  uint32_t self = l->signature->arguments[0].first;
+  hlo_value base = l->operands[self];
+  pj_view view = as_strided_view(l, &l->signature->operands[self], base, 1);
   return_read(l, base, &view);
 }
 
 // aten::as_strided_scatter(self, src, size, stride, storage_offset)
 static void lower_as_strided_scatter(pj_lowering *l) {
+  if (!pj_require(l, pj_kind(l, 0) == PJ_ARG_TENSOR, PJ_INTERNAL, "as_strided_scatter into no tensor")) return;
   uint32_t self = l->signature->arguments[0].first;
   hlo_value base = l->operands[self], source = pj_tensor(l, 1);
-  pj_view view = as_strided_view(l, base, 2);
+  pj_view view = as_strided_view(l, &l->signature->operands[self], base, 2);
   if (hlo_failed(l->h)) return;
   bool fits = source.rank == view.rank;
   for (int d = 0; fits && d < view.rank; ++d) fits = source.dims[d] == view.sizes[d];

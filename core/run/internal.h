@@ -133,6 +133,7 @@ typedef struct pj_explained {
   const char *reason;
   double milliseconds;
   bool from_disk;
+  int64_t temp_bytes;
 } pj_explained;
 
 struct pj_runtime {
@@ -212,6 +213,7 @@ pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk);
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
+                          int64_t temp_bytes);
 
 #endif

@@ -249,7 +249,9 @@ static pj_status compile(pj_runtime *runtime, const pj_region *region, const pj_
     reason = plan->compiled ? "new aliasing" : plan->reason;
     plan->compiled = true;
   }
-  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk);
+  pj_compiled_memory memory = {.temp = -1};
+  pj_status_free(pj_executable_memory(*out, &memory));
+  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk, memory.temp);
   return NULL;
 }
 

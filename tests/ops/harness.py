@@ -59,7 +59,7 @@ class Core:
         for name in ("pj_runtime_device", "pj_runtime_op", "pj_storage_create_with", "pj_value_dims", "pj_storage_value"):
             getattr(lib, name).restype = c_void_p
         for name in ("pj_runtime_create", "pj_submit", "pj_plan_create", "pj_device_end_op", "pj_value_from_host",
-                     "pj_value_to_host", "pj_device_synchronize"):
+                     "pj_value_to_host", "pj_device_synchronize", "pj_call_resolve"):
             getattr(lib, name).restype = c_void_p
         lib.pj_status_text.restype = c_char_p
         lib.pj_plan_result.restype = ctypes.POINTER(Spec)
@@ -242,8 +242,6 @@ def prepare(name, values, schema, writes_base=False, random=(0, 0), extra=()):
     if lib.pj_op_flags(op) & RANDOM:
         for number in random:
             words.number(number)
-    for number in extra:
-        words.words += [6, number]
     call = Call(op=op, writes_base=writes_base)
     lib.pj_call_grow(byref(call), len(words.words))
     call.word_count = len(words.words)
@@ -293,27 +291,14 @@ def run(name, *args, results=None, random=(0, 0), **kwargs):
     values = bound(op._schema, args, kwargs)
     call = prepare(name, values, op._schema, random=random)
     if core().lib.pj_op_flags(c_void_p(call.op)) & DYNAMIC:
-        core().lib.pj_call_destroy(byref(call))
-        return run_dynamic(name, values, op._schema, results)
+        core().check(core().lib.pj_call_resolve(core().device, byref(call)))
+        return submit(call, None)
     if results is None:
         kwargs = {key: to_meta(value) for key, value in kwargs.items()}
         if any(argument.name == "device" for argument in op._schema.arguments):
             kwargs["device"] = torch.device("meta")
         results = op(*to_meta(args), **kwargs)
     return submit(call, [spec_of(x) for x in flat_results(results)])
-
-
-COUNT_OPS = {"_unique": "unique", "_unique2": "unique", "repeat_interleave.Tensor": "repeat_interleave"}
-VALUE_OPS = {"_unique": "unique", "_unique2": "unique2", "repeat_interleave.Tensor": "repeat_interleave"}
-
-
-def run_dynamic(name, values, schema, results):
-    """As the runtime does: the count op, a read, the value op with the count as one more argument."""
-    base = name.removeprefix("aten::")
-    count_call = prepare(f"pj::{COUNT_OPS.get(base, base)}_count", values, schema)
-    count = submit(count_call, [spec_of(torch.empty(1, dtype=torch.int64))])[0].item()
-    return submit(prepare(f"pj::{VALUE_OPS.get(base, base)}", values, schema, extra=[count]),
-                  [spec_of(x.contiguous()) for x in flat_results(results)])
 
 
 def run_in_place(name, view, *args, **kwargs):
@@ -323,11 +308,6 @@ def run_in_place(name, view, *args, **kwargs):
     whole = torch.empty(0, dtype=view.dtype).set_(view.untyped_storage())
     base = view if view.is_contiguous() and view.numel() == whole.numel() else whole
     return submit(call, [spec_of(base)])[0].flatten()
-
-
-# Overloads whose result sizes PyTorch's meta kernels do not know.
-WITHOUT_META = {"aten::nonzero", "aten::masked_select", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
-                "aten::unique_dim", "aten::unique_dim_consecutive", "aten::bincount", "aten::repeat_interleave.Tensor"}
 
 
 # rtol, atol: PyTorch's defaults for comparisons across devices.
@@ -348,10 +328,32 @@ def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
     if wide:
         exact = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
         expected = [x.to(e.dtype) for x, e in zip(exact, expected)]
-    got = run(name, *args, results=None if meta and name not in WITHOUT_META else expected, **kwargs)
+    got = run(name, *args, results=None if meta else expected, **kwargs)
     assert len(got) == len(expected), f"{name}: {len(got)} results, CPU gives {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected)):
         r, a = TOLERANCES.get(e.dtype, (0, 0))
         torch.testing.assert_close(g, e.resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
                                    atol=a if atol is None else atol, equal_nan=True,
                                    msg=lambda text: f"{name} result {i}: {text}")
+
+
+def widened(value):
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(widened, value))
+    return torch.float64 if value in (torch.float16, torch.bfloat16) else value
+
+
+def compare_wide(name, *args, rtol=None, atol=None, meta=True, **kwargs):
+    """As `compare`; half types are held to the float64 result, narrowed: PyTorch's CPU kernels round some intermediate
+    results to half, the device rounds once."""
+    exact = flat_results(overload(name)(*args, **kwargs))
+    wide = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
+    got = run(name, *args, results=None if meta else exact, **kwargs)
+    assert len(got) == len(exact), f"{name}: {len(got)} results, CPU gives {len(exact)}"
+    for i, (g, e, w) in enumerate(zip(got, exact, wide)):
+        r, a = TOLERANCES.get(e.dtype, (0, 0))
+        torch.testing.assert_close(g, w.to(e.dtype).resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
+                                   atol=a if atol is None else atol, equal_nan=True,
+                                   msg=lambda text: f"{name}({g.dtype}) result {i}: {text}")

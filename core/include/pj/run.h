@@ -84,6 +84,7 @@ typedef struct pj_explanation {
   const char *reason;    // "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
   double compile_ms;
   bool from_disk;
+  int64_t temp_bytes;    // memory that the program needs while it runs, beside arguments and results; -1: not told
 } pj_explanation;
 PJ_EXPORT size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, size_t capacity);  // returns how many there are
 
