@@ -43,6 +43,9 @@ struct Argument {
   bool constant;    // a number that is part of the key
   bool shape_only;  // a tensor of which only dtype and sizes are
   bool number;      // a 0-d CPU tensor may stand here
+  // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are
+  // at most two.
+  std::optional<c10::IValue> usual;
 };
 
 constexpr uint32_t kDynamic = 4;  // pj_op_flags: result sizes depend on data

@@ -116,7 +116,9 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       break;
     }
     int source = twin_schema == &schema ? static_cast<int>(i) : mutation->inputs[i];
-    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, true});
+    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, true, {}});
+    const auto &usual = twin_schema->arguments()[i].default_value();
+    if (*kind == Kind::kNumber && usual && (usual->isInt() || usual->isDouble())) arguments.back().usual = usual;
     if (source >= 0 && mutation && mutation->kind != Mutation::kHidden)
       for (int w = 0; w < mutation->write_count; ++w)
         if (mutation->writes[w].argument == source) arguments.back().number = false;

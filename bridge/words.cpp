@@ -87,6 +87,12 @@ void Writer::number(const c10::Scalar &value, pj_dtype own, int weight) {
   number_written();
 }
 
+static bool is_usual(const Argument &argument, const c10::IValue &value) {
+  if (!argument.usual) return false;
+  if (value.isInt()) return argument.usual->isInt() && value.toInt() == argument.usual->toInt();
+  return value.isDouble() && argument.usual->isDouble() && value.toDouble() == argument.usual->toDouble();
+}
+
 void Writer::scalar(const c10::Scalar &value, bool constant) {
   if (!constant || value.isComplex()) {
     number(value, number_dtype(value), PJ_WEIGHT_PYTHON);
@@ -154,7 +160,7 @@ void Writer::write(const Argument &argument, const IValue &value) {
       }
       break;
     }
-    case Kind::kNumber: scalar(value.toScalar(), argument.constant); break;
+    case Kind::kNumber: scalar(value.toScalar(), argument.constant || is_usual(argument, value)); break;
     case Kind::kNumbers: {
       auto list = value.toListRef();
       pj_call_numbers(call_, static_cast<uint32_t>(list.size()));

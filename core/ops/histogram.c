@@ -27,7 +27,8 @@ static void range_of(pj_lowering *l, hlo_value x, double low, double high, doubl
 
 static bool require_bins(pj_lowering *l, int64_t bins, double low, double high) {
   return pj_require(l, bins > 0, PJ_INVALID_ARGUMENT, "bins must be > 0, but got %lld", (long long)bins) &&
-         pj_require(l, low - low == 0 && high - high == 0, PJ_INVALID_ARGUMENT, "range of [%g, %g] is not finite", low, high) &&
+         pj_require(l, low - low == 0 && high - high == 0, PJ_INVALID_ARGUMENT, "range of [%g, %g] is not finite", low,
+                    high) &&
          pj_require(l, low <= high, PJ_INVALID_ARGUMENT, "max must be larger than min");
 }
 
@@ -61,7 +62,8 @@ static void return_histogram(pj_lowering *l, hlo_value x, hlo_value edges, int w
   hlo_value weights = hlo_constant(h, x.dtype, 1);
   if (pj_present(l, weight)) {
     weights = hlo_flatten(h, hlo_convert(h, pj_tensor(l, weight), x.dtype));
-    if (!pj_require(l, weights.dims[0] == x.dims[0], PJ_INVALID_ARGUMENT, "torch.histogram(): if weight tensor is provided it "
+    if (!pj_require(l, weights.dims[0] == x.dims[0], PJ_INVALID_ARGUMENT,
+                    "torch.histogram(): if weight tensor is provided it "
                     "should have the same shape as the input tensor"))
       return;
   }
@@ -97,9 +99,11 @@ static void lower_histogram(pj_lowering *l) {
 // aten::histogram.bins_tensor(self, bins, *, weight, density): between the given edges
 static void lower_histogram_edges(pj_lowering *l) {
   hlo_value x = hlo_flatten(l->h, pj_tensor(l, 0)), edges = pj_tensor(l, 1);
-  if (pj_require(l, edges.rank == 1 && edges.dims[0] > 1, PJ_INVALID_ARGUMENT, "torch.histogram(): bins tensor should have one "
+  if (pj_require(l, edges.rank == 1 && edges.dims[0] > 1, PJ_INVALID_ARGUMENT,
+                 "torch.histogram(): bins tensor should have one "
                  "dimension and more than one element") &&
-      pj_require(l, edges.dtype == x.dtype, PJ_INVALID_ARGUMENT, "torch.histogram(): input tensor and bins tensors should have "
+      pj_require(l, edges.dtype == x.dtype, PJ_INVALID_ARGUMENT,
+                 "torch.histogram(): input tensor and bins tensors should have "
                  "the same dtype"))
     return_histogram(l, x, edges, 2, pj_bool(l, 3));
 }

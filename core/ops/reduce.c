@@ -62,6 +62,23 @@ void pj_return_reshaped(pj_lowering *l, int result, hlo_value value) {
   pj_return(l, result, hlo_reshape(l->h, value, type.rank, type.dims));
 }
 
+void pj_return_zeros(pj_lowering *l, int result) {
+  pj_type type = pj_result_type(l, result);
+  pj_return(l, result, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
+}
+
+bool pj_returned_empty(pj_lowering *l) {
+  pj_type first = pj_result_type(l, 0);
+  if (pj_type_elements(&first)) return false;
+  for (int r = 0; r < pj_result_count(l); ++r) pj_return_zeros(l, r);
+  return true;
+}
+
+hlo_value pj_wide(pj_lowering *l, int argument) {
+  hlo_value x = pj_tensor(l, argument);
+  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
+}
+
 bool pj_wanted(const pj_lowering *l, int result) { return result >= 0 && result < pj_result_count(l); }
 
 int pj_gradient(pj_lowering *l, int mask, int i) {

@@ -58,8 +58,8 @@ static pj_view diagonal_view(pj_lowering *l, pj_view view, int a) {
   int64_t offset = pj_present(l, a) ? pj_int(l, a) : 0;
   int row = pj_present(l, a + 1) ? pj_dim(l, a + 1, view.rank) : 0;
   int column = pj_present(l, a + 2) ? pj_dim(l, a + 2, view.rank) : 1;
-  if (!pj_require(l, view.rank >= 2 && row != column, PJ_INVALID_ARGUMENT, "diagonal dimensions cannot be identical %d, %d",
-                  row, column))
+  if (!pj_require(l, view.rank >= 2 && row != column, PJ_INVALID_ARGUMENT,
+                  "diagonal dimensions cannot be identical %d, %d", row, column))
     return view;
   int64_t rows = view.sizes[row] + (offset < 0 ? offset : 0), columns = view.sizes[column] - (offset > 0 ? offset : 0);
   int64_t size = rows < columns ? rows : columns, stride = view.strides[row] + view.strides[column];
@@ -147,8 +147,10 @@ static pj_view as_strided_view(pj_lowering *l, const pj_operand *operand, hlo_va
   }
   pj_require(l, !negative, PJ_INVALID_ARGUMENT, "as_strided: Negative strides, sizes and offsets are not supported");
   int64_t elements = hlo_size(base) * (int64_t)pj_dtype_size(base.dtype) / (int64_t)pj_dtype_size(view.dtype);
-  pj_require(l, empty || (!overflow && last < elements), PJ_INVALID_ARGUMENT, "as_strided: sizes, strides and storage offset are out of "
-             "bounds for storage of %lld elements", (long long)elements);
+  pj_require(l, empty || (!overflow && last < elements), PJ_INVALID_ARGUMENT,
+             "as_strided: sizes, strides and storage offset are out of "
+             "bounds for storage of %lld elements",
+             (long long)elements);
   return view;
 }
 
@@ -226,7 +228,8 @@ static void lower_t_copy(pj_lowering *l) {
   pj_return(l, 0, x.rank == 2 ? hlo_swap(l->h, x, 0, 1) : x);
 }
 
-// aten::split_copy.Tensor(self, split_size, dim), split_with_sizes_copy(self, sizes, dim): parts of `dim`, one after another
+// aten::split_copy.Tensor(self, split_size, dim), split_with_sizes_copy(self, sizes, dim): parts of `dim`, one after
+// another
 static void lower_split_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int dim = pj_dim(l, 2, x.rank);
@@ -242,7 +245,8 @@ static void lower_split_copy(pj_lowering *l) {
 static void lower_unbind_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int dim = pj_dim(l, 1, x.rank);
-  for (int r = 0; r < pj_result_count(l); ++r) pj_return(l, r, hlo_drop(l->h, hlo_slice_dim(l->h, x, dim, r, r + 1), dim));
+  for (int r = 0; r < pj_result_count(l); ++r)
+    pj_return(l, r, hlo_drop(l->h, hlo_slice_dim(l->h, x, dim, r, r + 1), dim));
 }
 
 // aten::view_as_real_copy(self): (real, imag) along a new last dimension
@@ -256,7 +260,8 @@ static void lower_view_as_real_copy(pj_lowering *l) {
 static void lower_view_as_complex_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int last = x.rank - 1;
-  if (!pj_require(l, x.rank > 0 && x.dims[last] == 2, PJ_INVALID_ARGUMENT, "Tensor must have a last dimension of size 2"))
+  if (!pj_require(l, x.rank > 0 && x.dims[last] == 2, PJ_INVALID_ARGUMENT,
+                  "Tensor must have a last dimension of size 2"))
     return;
   hlo_value real = hlo_drop(l->h, hlo_slice_dim(l->h, x, last, 0, 1), last);
   hlo_value imag = hlo_drop(l->h, hlo_slice_dim(l->h, x, last, 1, 2), last);
@@ -317,7 +322,8 @@ static void return_diagonal(pj_lowering *l, hlo_value x, int64_t offset, int row
   map[next] = from;
   hlo_value padded = hlo_pad(h, x, zero(l, x.dtype), (int64_t[PJ_MAX_RANK]){0}, high, NULL);
   hlo_value spread = hlo_broadcast_in_dim(h, padded, type.rank, type.dims, map);
-  hlo_value rows = hlo_iota(h, PJ_S32, type.rank, type.dims, row), columns = hlo_iota(h, PJ_S32, type.rank, type.dims, column);
+  hlo_value rows = hlo_iota(h, PJ_S32, type.rank, type.dims, row),
+            columns = hlo_iota(h, PJ_S32, type.rank, type.dims, column);
   hlo_value on = hlo_eq(h, hlo_sub(h, columns, rows), hlo_constant_int(h, PJ_S32, offset));
   pj_return(l, 0, hlo_select(h, on, spread, hlo_broadcast_like(h, zero(l, x.dtype), spread)));
 }

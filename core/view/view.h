@@ -14,9 +14,9 @@
 hlo_value pj_view_read(hlo *h, hlo_value base, const pj_view *view);
 
 // The new base after source (dims = view sizes, dtype = view dtype) was written through the view. Costs what is written
-// when the base is donated: dynamic_update_slice where the view is a box of the base, else a scatter; a view with steps
-// that spans much of the base is merged with what it steps over. Never a pass over the base, except when the dtypes
-// differ (see pj_view_rebase). INVALID_ARGUMENT when the view overlaps itself.
+// when the base is donated: dynamic_update_slice where the view is a box of the base, else a scatter; where a view steps
+// over a few elements, it is merged with them. Never a pass over the base, except when the dtypes differ (see
+// pj_view_rebase). INVALID_ARGUMENT when the view overlaps itself.
 hlo_value pj_view_write(hlo *h, hlo_value base, const pj_view *view, hlo_value source);
 
 // The type to which a base must be brought once, so that writes through `view` cost what they write: the view's dtype and

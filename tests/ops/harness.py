@@ -1,6 +1,7 @@
 """Runs one ATen overload through the core, without PyTorch's dispatcher: CPU tensors go in, CPU tensors come out.
 
-The library and the plugin are found by PJ_LIBRARY and PJ_PLUGIN, else in the build folder and in the installed packages.
+The library and the plugin are found by PJ_LIBRARY and PJ_PLUGIN, else in the build folder and in the installed
+packages.
 """
 import ctypes
 import glob
@@ -56,7 +57,12 @@ def find_plugin():
 class Core:
     def __init__(self):
         lib = self.lib = ctypes.CDLL(find_library())
-        for name in ("pj_runtime_device", "pj_runtime_op", "pj_storage_create_with", "pj_value_dims", "pj_storage_value"):
+        for name in (
+    "pj_runtime_device",
+    "pj_runtime_op",
+    "pj_storage_create_with",
+    "pj_value_dims",
+     "pj_storage_value"):
             getattr(lib, name).restype = c_void_p
         for name in ("pj_runtime_create", "pj_submit", "pj_plan_create", "pj_device_end_op", "pj_value_from_host",
                      "pj_value_to_host", "pj_device_synchronize", "pj_call_resolve"):
@@ -92,7 +98,8 @@ class Words:
     def tensor(self, x, shape_only=False):
         rank = x.dim()
         if shape_only:
-            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40, *x.shape]
+            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 |
+                DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40, *x.shape]
             return
         # The base is the tensor's whole storage in the memory order of the tensor when it covers it, else flat.
         elements = x.untyped_storage().nbytes() // x.element_size()
@@ -103,11 +110,12 @@ class Words:
         flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), 0, (elements,))
         dims = (c_int64 * MAX_RANK)(*base)
         value = c_void_p()
-        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(flat.data_ptr()), DTYPES[x.dtype], len(base),
-                                                         dims, byref(value)))
+        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(
+            flat.data_ptr()), DTYPES[x.dtype], len(base), dims, byref(value)))
         identity = base == list(x.shape) and x.is_contiguous() and not x.is_conj() and not x.is_neg()
         flags = 1 if identity else (2 if x.is_conj() else 0) | (4 if x.is_neg() else 0)
-        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40, *base]
+        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 |
+            DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40, *base]
         if not identity:
             self.words += [*x.shape, *x.stride(), x.storage_offset()]
         self.values.append(value)
@@ -285,8 +293,8 @@ def submit(call, specs):
 
 
 def run(name, *args, results=None, random=(0, 0), **kwargs):
-    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta kernel, or
-    from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of random ops."""
+    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta kernel,
+    or from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of random ops."""
     op = overload(name)
     values = bound(op._schema, args, kwargs)
     call = prepare(name, values, op._schema, random=random)
@@ -315,19 +323,9 @@ TOLERANCES = {torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5), torch
               torch.complex64: (1.3e-6, 1e-5), torch.float64: (1e-7, 1e-7), torch.complex128: (1e-7, 1e-7)}
 
 
-def widened(value):
-    if isinstance(value, torch.Tensor):
-        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
-    return type(value)(map(widened, value)) if isinstance(value, (list, tuple)) else value
-
-
-def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
-    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included. With `wide`, half types
-    are held against the CPU's float32 result, narrowed: some CPU kernels sum in the half type itself."""
+def compare(name, *args, rtol=None, atol=None, meta=True, **kwargs):
+    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included."""
     expected = flat_results(overload(name)(*args, **kwargs))
-    if wide:
-        exact = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
-        expected = [x.to(e.dtype) for x, e in zip(exact, expected)]
     got = run(name, *args, results=None if meta else expected, **kwargs)
     assert len(got) == len(expected), f"{name}: {len(got)} results, CPU gives {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected)):
@@ -357,3 +355,11 @@ def compare_wide(name, *args, rtol=None, atol=None, meta=True, **kwargs):
         torch.testing.assert_close(g, w.to(e.dtype).resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
                                    atol=a if atol is None else atol, equal_nan=True,
                                    msg=lambda text: f"{name}({g.dtype}) result {i}: {text}")
+
+
+def values(*shape, dtype=torch.float32):
+    """Reproducible numbers around 0, of any dtype."""
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, generator=generator)
+    return (torch.randn(shape, generator=generator) * 4).to(dtype)

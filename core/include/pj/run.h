@@ -51,7 +51,7 @@ typedef struct pj_runtime_options {
 
 // The path, with its final NUL, of the compile worker that belongs to this library: the program pj-worker beside the
 // library's file, or in the folder pj there. For worker_path. NOT_FOUND: says where it was looked for; INVALID_ARGUMENT:
-// `size` bytes are too few (PATH_MAX are enough).
+// `size` bytes are too few (4,096 are enough: PATH_MAX).
 PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
 
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
