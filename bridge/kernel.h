@@ -7,6 +7,8 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bridge.h"
@@ -41,6 +43,9 @@ struct Argument {
   bool constant;    // a number that is part of the key
   bool shape_only;  // a tensor of which only dtype and sizes are
   bool number;      // a 0-d CPU tensor may stand here
+  // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are
+  // at most two.
+  std::optional<c10::IValue> usual;
 };
 
 constexpr uint32_t kDynamic = 4;  // pj_op_flags: result sizes depend on data
@@ -55,13 +60,16 @@ struct Op {
   void resolve();  // what the core knows of it: on first use, as it needs the runtime
   void remember(const pj_plan *plan, std::shared_ptr<const Layout> layout);
   std::shared_ptr<const Layout> layout(const pj_plan *plan);  // nullptr: all returns are the plan's results
+  // Keys (the words of calls) that no decomposition was found for.
+  bool is_hopeless(const std::string &key);
+  void give_up(const std::string &key);
 
   c10::OperatorHandle handle;
   std::string name;
   const Mutation *mutation = nullptr;
   std::vector<Argument> arguments;   // in the twin's order
   std::vector<bool> result_is_list;  // of the twin's returns
-  int device = -1, generator = -1;   // argument positions
+  int device = -1, generator = -1, output_mask = -1;  // argument positions
   bool supported = true;             // the core's words can say its arguments and results
   bool composite = false;            // PyTorch has a CompositeExplicitAutograd kernel
   bool numbers = false;              // takes 0-d CPU tensors as numbers
@@ -69,6 +77,7 @@ struct Op {
   bool random = false;
   bool range = false;                // arange: its numbers say its length
 
+  const std::string &twin_name() const { return twin_name_; }
   const pj_op *twin = nullptr;   // the functional overload: itself, if it does not mutate
   const pj_op *plain = nullptr;  // of a hidden mutation: the op itself, when it does not write
   bool lowering = false, plain_lowering = false;
@@ -77,14 +86,74 @@ struct Op {
  private:
   std::string twin_name_;
   std::once_flag resolved_;
-  std::mutex layouts_mutex_;
+  std::mutex mutex_;
   std::atomic<bool> has_layouts_{false};
   std::unordered_map<const pj_plan *, std::shared_ptr<const Layout>> layouts_;
+  std::unordered_set<std::string> hopeless_;
+};
+
+// What one run of an op needs beside the op.
+struct Run {
+  Op &op;
+  torch::jit::Stack &stack;
+  size_t first;                          // of the arguments on the stack
+  bool mutates;                          // results are written into arguments
+  c10::DeviceIndex index;                // the one device of all tensors; -1: not known yet
+  std::shared_ptr<const Layout> layout;  // of a new plan
+
+  c10::IValue &argument(size_t i) { return stack[first + i]; }
+  bool lowered() const { return op.lowering || (op.plain_lowering && !mutates); }
 };
 
 void run_op(Op &op, torch::jit::Stack *stack);
 
-// fallback.cpp: runs the op on the CPU with copies of its arguments, and says so.
+// ---- words.cpp ------------------------------------------------------------------------------------------------------
+
+[[noreturn]] void mixed_devices(const Op &op, const c10::Device &a, const c10::Device &b);
+
+// Writes arguments into the words of a call, and checks that all tensors are on one device.
+class Writer {
+ public:
+  Writer(const Op &op, pj_call *call) : op_(op), call_(call) {}
+  virtual ~Writer() = default;
+  void write(const Argument &argument, const c10::IValue &value);
+  c10::DeviceIndex index = -1;  // of the tensors that were written
+
+ protected:
+  virtual void device_tensor(const Argument &argument, const at::Tensor &tensor);
+  virtual void number_written() {}
+  const Op &op_;
+  pj_call *call_;
+
+ private:
+  void tensor(const Argument &argument, const at::Tensor &tensor);
+  void number(const c10::Scalar &value, pj_dtype own, int weight);
+  void scalar(const c10::Scalar &value, bool constant);
+};
+
+// ---- meta.cpp -------------------------------------------------------------------------------------------------------
+
+struct Meta {
+  std::vector<pj_tensor_spec> specs;     // of the plan's results
+  std::shared_ptr<const Layout> layout;  // nullptr: the op returns just these
+};
+// nullopt: PyTorch has no meta kernel, or it would have to know values. Throws what the arguments deserve.
+std::optional<Meta> run_meta(Run &run);
+pj_tensor_spec spec_of(c10::ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+
+// ---- op.cpp ---------------------------------------------------------------------------------------------------------
+
+Op *find_op(const std::string &name);  // of an ATen or other overload, by its full name; nullptr: there is none
+
+// ---- decompose.cpp --------------------------------------------------------------------------------------------------
+
+// Makes the plan of the call from PyTorch's decomposition of the op, as one program. False: it has none that the core
+// can lower; remembered for the key.
+bool decompose(Run &run, pj_call *call, const std::optional<Meta> &meta);
+
+// ---- fallback.cpp ---------------------------------------------------------------------------------------------------
+
+// Runs the op on the CPU with copies of its arguments, and says so.
 void run_on_cpu(Op &op, torch::jit::Stack *stack);
 
 }  // namespace torch_pjrt

@@ -2,7 +2,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "bridge.h"
+#include "decompose.h"
 
 namespace py = pybind11;
 
@@ -37,7 +37,8 @@ py::list explain() {
   for (size_t i = 0; i < count; ++i) {
     const pj_explanation &e = items[i];
     result.append(py::dict(py::arg("what") = e.what, py::arg("line") = e.line, py::arg("reason") = e.reason,
-                           py::arg("compile_ms") = e.compile_ms, py::arg("from_disk") = e.from_disk));
+                           py::arg("compile_ms") = e.compile_ms, py::arg("from_disk") = e.from_disk,
+                           py::arg("temp_bytes") = e.temp_bytes));
   }
   return result;
 }
@@ -181,6 +182,11 @@ using namespace torch_pjrt;  // NOLINT: the module below is all of this file's u
 PYBIND11_MODULE(_C, m) {
   py::register_exception_translator(translate);
   m.def("register_kernels", register_kernels);
+  py::class_<Builder>(m, "Builder")
+      .def("input", &Builder::input)
+      .def("empty", &Builder::empty)
+      .def("can_lower", &Builder::can_lower)
+      .def("node", &Builder::node);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
         py::arg("queue_length"));

@@ -86,10 +86,7 @@ Tensor share_value(const Tensor &source) {
   pj_value *value = pj_storage_value(storage);
   pj_storage *copy = value ? pj_storage_create_with(device_at(index), value)
                            : pj_storage_create(device_at(index), source.storage().nbytes());
-  Tensor result = make_tensor(copy, index, source.scalar_type(), source.sizes(), source.strides());
-  if (source.is_conj()) result._set_conj(true);
-  if (source.is_neg()) result._set_neg(true);
-  return result;
+  return make_tensor(copy, index, source.scalar_type(), source.sizes(), source.strides());
 }
 
 bool same_layout(const Tensor &a, const Tensor &b) {
@@ -259,7 +256,7 @@ Tensor copy_from_and_resize(const Tensor &self, const Tensor &target) {
 
 Tensor clone_tensor(const Tensor &self, std::optional<c10::MemoryFormat> format) {
   auto strides = format_strides(self, format.value_or(c10::MemoryFormat::Preserve));
-  if (covers_storage(self) && self.strides() == IntArrayRef(strides)) return share_value(self);
+  if (covers_storage(self) && !math_bits(self) && self.strides() == IntArrayRef(strides)) return share_value(self);
   return device_copy(self, self.scalar_type(), strides);
 }
 
@@ -374,7 +371,17 @@ bool equal(const Tensor &self, const Tensor &other) {
   return at::all(at::eq(self, other)).item<bool>();
 }
 
+// Lets `parameter.data = tensor` change the device, so that Module.to keeps the parameters, and with them tied weights
+// and what an optimizer holds. PyTorch's own list of dense devices that may (TensorImpl.h) leaves out PrivateUse1.
+bool has_compatible_shallow_copy_type(const Tensor &self, const Tensor &from) {
+  auto dense = [](const Tensor &tensor) {
+    return tensor.layout() == c10::Layout::Strided && (tensor.is_cpu() || on_device(tensor));
+  };
+  return self.key_set() == from.key_set() || (dense(self) && dense(from));
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("as_strided", at::native::as_strided_tensorimpl);

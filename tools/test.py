@@ -5,15 +5,16 @@
 Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, device (the Python tests), counts.
 """
 import argparse
+import ctypes
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-CONCURRENT = "queue_test|compiler_test|disk_cache_test|worker_pool_test"  # what ThreadSanitizer looks at
 
 
 def run(command, **options):
@@ -27,61 +28,93 @@ def tool(name):
     return beside if beside.exists() else name
 
 
-def plugins():
-    """Paths of the CPU plugins that are installed, by name."""
-    code = "import torch_pjrt._plugin as p; print(*[f'{n}={f}' for n, f in p.installed('cpu')], sep='\\n')"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    return dict(line.split("=", 1) for line in result.stdout.split()) if result.returncode == 0 else {}
+def installed_plugins(library, platform):
+    """Files of the plugins for `platform` that are installed in this Python, by name, from the core's own table."""
+    class Known(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_char_p) for name in ("name", "package", "file", "platform")]
+
+    core = ctypes.CDLL(str(library))
+    core.pj_known_plugins.restype = ctypes.POINTER(Known)
+    count = ctypes.c_size_t()
+    table = core.pj_known_plugins(ctypes.byref(count))
+    found = {}
+    for known in table[:count.value]:
+        files = [Path(folder) / known.file.decode() for folder in sys.path]
+        file = next((f for f in files if f.is_file()), None)
+        if file and known.platform.decode() == platform:
+            found[known.name.decode()] = str(file)
+    return found
 
 
 def official_header():
-    """Folder of the official PJRT header, from the source package of pypjrt; None when it cannot be had."""
+    """Folder that holds xla/pjrt/c/pjrt_c_api.h, from the source package of pypjrt; None when it cannot be had."""
     folder = BUILD / "pypjrt"
-    found = list(folder.rglob("pjrt_c_api.h"))
-    if not found:
+    pattern = "pypjrt-*/vendor/xla/pjrt/c/pjrt_c_api.h"
+    if not list(folder.glob(pattern)):
         folder.mkdir(parents=True, exist_ok=True)
-        if not run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
-                    "--dest", folder, "pypjrt==0.1.1"]):
-            return None
+        run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+             "--no-binary", ":all:", "--dest", folder, "pypjrt==0.1.1"])
         for archive in folder.glob("*.tar.gz"):
             run(["tar", "-xzf", archive, "-C", folder])
-        found = list(folder.rglob("pjrt_c_api.h"))
-    return found[0].parents[3] if found and found[0].parts[-4:-1] == ("xla", "pjrt", "c") else (found[0].parent if found else None)
+    return next((header.parents[3] for header in folder.glob(pattern)), None)
 
 
 def build_core(name, jobs, *definitions):
     folder = BUILD / name
-    return (run([tool("cmake"), "-S", "core", "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", *definitions],
-                stdout=subprocess.DEVNULL) and run([tool("ninja"), "-C", folder, f"-j{jobs}", "--quiet"]) and folder)
+    configured = run([tool("cmake"), "-S", "core", "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
+                      *definitions], stdout=subprocess.DEVNULL)
+    return configured and run([tool("ninja"), "-C", folder, f"-j{jobs}", "--quiet"]) and folder
+
+
+def ctest(folder, jobs, *selection, **environment):
+    """Runs the selected tests, with these and no other PJ_* variables, and says which were skipped and why."""
+    report = folder / "report.xml"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PJ_")}
+    good = run([tool("ctest"), "--test-dir", folder, "--output-on-failure", f"-j{jobs}", "--no-tests=error",
+                "--output-junit", report, *selection], env={**clean, **environment})
+    for case in ElementTree.parse(report).iter("testcase"):
+        if case.get("status") == "notrun":
+            said = (case.findtext("system-out") or "").strip().splitlines()
+            print(f"{case.get('name')}: {said[-1] if said else 'skipped without a reason'}", flush=True)
+    return good
 
 
 def core(jobs):
     header = official_header()
     if header is None:
         print("the official PJRT header could not be had: abi_test is left out", file=sys.stderr)
-    folder = build_core("core", jobs, *([f"-DPJ_OFFICIAL_HEADER_DIR={header}"] if header else []))
+    folder = build_core("core", jobs, f"-DPJ_OFFICIAL_HEADER_DIR={header or ''}")
     if not folder:
         return False
-    good = run([tool("ctest"), "--test-dir", folder, "--output-on-failure", f"-j{jobs}"])
-    for name, path in plugins().items():
+    tpu = {"PJ_TPU_PLUGIN": file for file in installed_plugins(folder / "libpj.so", "tpu").values()}
+    good = ctest(folder, jobs, **tpu)
+    for name, file in installed_plugins(folder / "libpj.so", "cpu").items():
         print(f"on the plugin {name}", flush=True)
-        good &= run([tool("ctest"), "--test-dir", folder, "--output-on-failure", "-L", "plugin"], env=dict(os.environ, PJ_PLUGIN=path))
+        good &= ctest(folder, jobs, "-L", "^plugin$", PJ_PLUGIN=file)
     return good
 
 
 def sanitize(jobs):
     address = build_core("address", jobs, "-DPJ_SANITIZE=address,undefined")
     thread = build_core("thread", jobs, "-DPJ_SANITIZE=thread")
-    environment = dict(os.environ, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1", TSAN_OPTIONS="halt_on_error=1")
-    return bool(address and thread
-                and run([tool("ctest"), "--test-dir", address, "--output-on-failure", f"-j{jobs}"], env=environment)
-                and run([tool("ctest"), "--test-dir", thread, "--output-on-failure", "-R", CONCURRENT], env=environment))
+    if not address or not thread:
+        return False
+    good = ctest(address, jobs, UBSAN_OPTIONS="print_stacktrace=1")
+    # Threads meet in run/: the queue, the disk cache, the compiler and its workers.
+    return ctest(thread, jobs, "-L", "^run$", TSAN_OPTIONS="halt_on_error=1") and good
 
 
 def device(jobs):
+    """The Python tests, on the installed package."""
+    import torch_pjrt
+
+    library = next(Path(torch_pjrt.__file__).parent.glob("libpj.so*"))
     reference = BUILD / "core" / "tests" / "libpj_view_reference.so"
-    environment = dict(os.environ, **({"PJ_VIEW_REFERENCE": str(reference)} if reference.exists() else {}))
-    return run([sys.executable, "-m", "pytest", "-q", "tests", "-x" if os.environ.get("CI") is None else "-q", "--durations=10"], env=environment)
+    if not reference.exists() and not build_core("core", jobs):
+        return False
+    plugin = next(iter(installed_plugins(library, "cpu").values()))
+    environment = dict(os.environ, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
+    return run([sys.executable, "-m", "pytest", "-q", "-rs", "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment)
 
 
 def counts(jobs):

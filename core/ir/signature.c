@@ -70,15 +70,14 @@ static void read_tensor(reader *r, uint64_t word, bool has_value) {
   int rank = (int)(word >> 16 & 0xff), base_rank = (int)(word >> 32 & 0xff);
   unsigned flags = (unsigned)(word >> 40 & 0xff);
   pj_dtype dtype = (pj_dtype)(word >> 8 & 0xff), base_dtype = (pj_dtype)(word >> 24 & 0xff);
-  if (rank > PJ_MAX_RANK || base_rank > PJ_MAX_RANK || !pj_dtype_size(dtype) || !pj_dtype_size(base_dtype)) {
-    fail(r, "a tensor's rank or dtype");
+  if (rank > PJ_MAX_RANK || base_rank > PJ_MAX_RANK || (!has_value && !(flags & PJ_TENSOR_IDENTITY))) {
+    fail(r, "a tensor's rank or flags");
     return;
   }
   o->base.dtype = base_dtype;
   o->base.rank = base_rank;
   read_dims(r, base_rank, o->base.dims);
-  for (int i = 0; i < base_rank; ++i)
-    if (o->base.dims[i] < 0) fail(r, "a negative size");
+  if (!r->status) r->status = pj_type_check(&o->base);
   if (r->status) return;
   o->identity = flags & PJ_TENSOR_IDENTITY;
   if (o->identity) {
@@ -91,7 +90,7 @@ static void read_tensor(reader *r, uint64_t word, bool has_value) {
     o->view.offset = (int64_t)next(r);
     o->view.conj = flags & PJ_TENSOR_CONJ;
     o->view.neg = flags & PJ_TENSOR_NEG;
-    if (!r->status && has_value) r->status = pj_view_check(&o->view, &o->base);
+    if (!r->status) r->status = pj_view_check(&o->view, &o->base);
   }
   o->has_value = has_value;
   o->own = o->view.dtype;
@@ -165,7 +164,10 @@ static void read_argument(reader *r, pj_argument *a) {
     }
     case PJ_ARG_INT: a->integer = (int64_t)next(r); break;
     case PJ_ARG_BOOL: a->integer = word >> 8 != 0; break;
-    case PJ_ARG_DTYPE: a->integer = (int64_t)(word >> 8); break;
+    case PJ_ARG_DTYPE:
+      a->integer = (int64_t)(word >> 8);
+      if (a->integer >= PJ_DTYPE_COUNT) fail(r, "an unknown dtype");
+      break;
     case PJ_ARG_FLOAT: {
       uint64_t bits = next(r);
       memcpy(&a->number, &bits, sizeof bits);
@@ -187,6 +189,7 @@ static void read_argument(reader *r, pj_argument *a) {
       }
       a->count = (uint32_t)(word >> 8);
       a->text = copied(r, (a->count + 7) / 8);
+      if (a->text) ((char *)a->text)[a->count] = '\0';
       break;
     default: fail(r, "an unknown kind of argument");
   }
@@ -197,6 +200,7 @@ static pj_status derive_result(const pj_signature *s, uint32_t i) {
   if (result->logical.rank < 0 || result->logical.rank > PJ_MAX_RANK)
     return pj_error(PJ_UNIMPLEMENTED, "%s: a result has %d dimensions; tensors on this device have at most %d", s->name,
                     (int)result->logical.rank, PJ_MAX_RANK);
+  PJ_TRY(pj_type_check(&result->logical));
   pj_view view = {.dtype = result->logical.dtype, .rank = result->logical.rank};
   memcpy(view.sizes, result->logical.dims, sizeof view.sizes);
   memcpy(view.strides, result->strides, sizeof view.strides);

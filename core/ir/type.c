@@ -2,6 +2,27 @@
 
 #include <string.h>
 
+static bool countable(int rank, const int64_t *sizes, size_t item) {
+  int64_t bytes = (int64_t)item;
+  for (int i = 0; i < rank; ++i)
+    if (__builtin_mul_overflow(bytes, sizes[i] ? sizes[i] : 1, &bytes)) return false;
+  return true;
+}
+
+pj_status pj_type_check(const pj_type *type) {
+  if (!pj_dtype_size(type->dtype)) return pj_error(PJ_INVALID_ARGUMENT, "%d is no element type", (int)type->dtype);
+  if (type->rank < 0 || type->rank > PJ_MAX_RANK)
+    return pj_error(PJ_INVALID_ARGUMENT, "tensors on this device have at most %d dimensions, not %d", PJ_MAX_RANK,
+                    (int)type->rank);
+  for (int i = 0; i < type->rank; ++i)
+    if (type->dims[i] < 0)
+      return pj_error(PJ_INVALID_ARGUMENT, "dimension %d has size %lld; it must not be negative", i,
+                      (long long)type->dims[i]);
+  if (!countable(type->rank, type->dims, pj_dtype_size(type->dtype)))
+    return pj_error(PJ_INVALID_ARGUMENT, "an array has more bytes than can be counted");
+  return NULL;
+}
+
 int64_t pj_type_elements(const pj_type *type) {
   int64_t count = 1;
   for (int i = 0; i < type->rank; ++i) count *= type->dims[i];
@@ -32,8 +53,8 @@ bool pj_view_is_identity(const pj_view *view, const pj_type *base) {
   return view_elements(view) == 0 || (view->offset == 0 && is_row_major(view));
 }
 
-// The view's dimensions, largest stride first. A dimension of size 1 stays behind the one it follows in the view, so that
-// a contiguous view keeps its order.
+// The view's dimensions, largest stride first. A dimension of size 1 stays behind the one it follows in the view, so
+// that a contiguous view keeps its order.
 static void memory_order(const pj_view *view, int out_order[PJ_MAX_RANK]) {
   int64_t key[PJ_MAX_RANK];
   for (int i = 0; i < view->rank; ++i) {
@@ -87,20 +108,22 @@ pj_status pj_view_check(const pj_view *view, const pj_type *base) {
   int64_t last = view->offset;  // the element with the highest address
   for (int i = 0; i < view->rank; ++i) {
     if (view->sizes[i] < 0 || view->strides[i] < 0) {
-      return pj_error(PJ_INVALID_ARGUMENT, "a view's dimension %d has size %lld and stride %lld; neither may be negative",
-                      i, (long long)view->sizes[i], (long long)view->strides[i]);
+      return pj_error(PJ_INVALID_ARGUMENT,
+                      "a view's dimension %d has size %lld and stride %lld; neither may be negative", i,
+                      (long long)view->sizes[i], (long long)view->strides[i]);
     }
     int64_t reach = 0;
     empty |= view->sizes[i] == 0;
     overflow |= __builtin_mul_overflow(view->sizes[i] - 1, view->strides[i], &reach);
     overflow |= __builtin_add_overflow(last, reach, &last);
   }
-  if (empty) return NULL;
   size_t bytes = pj_type_bytes(base);
-  if (overflow || (uint64_t)last >= bytes / size) {
+  if (!empty && (overflow || (uint64_t)last >= bytes / size)) {
     return pj_error(PJ_INVALID_ARGUMENT, "a view reaches element %lld of dtype %s; the storage holds %zu bytes",
                     overflow ? (long long)INT64_MAX : (long long)last, pj_dtype_name(view->dtype), bytes);
   }
+  if (!countable(view->rank, view->sizes, size))
+    return pj_error(PJ_INVALID_ARGUMENT, "a view has more bytes than can be counted");
   return NULL;
 }
 

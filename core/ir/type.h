@@ -23,6 +23,10 @@ typedef struct pj_view {
   bool neg;
 } pj_view;
 
+// INVALID_ARGUMENT when it is no array that can be: an unknown dtype, a rank outside [0, PJ_MAX_RANK], a negative size, or
+// more bytes than int64 counts (also when each size 0 were 1, so that no product of sizes overflows).
+pj_status pj_type_check(const pj_type *type);
+
 int64_t pj_type_elements(const pj_type *type);
 size_t pj_type_bytes(const pj_type *type);
 
@@ -36,7 +40,8 @@ bool pj_view_covers(const pj_view *view, size_t nbytes);
 // shapes PyTorch makes; same rule as at::has_internal_overlap's "yes".
 bool pj_view_overlaps_itself(const pj_view *view);
 
-// INVALID_ARGUMENT when the view reaches outside the base's bytes, or when its dtype cannot be read from it.
+// INVALID_ARGUMENT when the view reaches outside the base's bytes, when its dtype cannot be read from it, or when it is no
+// array that can be (pj_type_check).
 pj_status pj_view_check(const pj_view *view, const pj_type *base);
 
 // The array type that a storage gets when it is wholly written through `view` (dims in memory order, largest stride

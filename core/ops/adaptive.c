@@ -3,21 +3,6 @@
 #include "ops/pooling.h"
 #include "ops/reduce.h"
 
-static hlo_value wide(pj_lowering *l, int argument) {
-  hlo_value x = pj_tensor(l, argument);
-  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
-}
-
-static bool returned_empty(pj_lowering *l) {
-  pj_type first = pj_result_type(l, 0);
-  if (pj_type_elements(&first)) return false;
-  for (int r = 0; r < pj_result_count(l); ++r) {
-    pj_type type = pj_result_type(l, r);
-    pj_return(l, r, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
-  }
-  return true;
-}
-
 // ---- adaptive windows -----------------------------------------------------------------------------------------------
 // Window o of `out` over `in` elements is [o in / out, ceil((o + 1) in / out)).
 
@@ -54,16 +39,17 @@ static hlo_value windows(pj_lowering *l, hlo_value x, int dim, int64_t out, hlo_
   int64_t in = x.dims[dim], dims[] = {longest(in, out), out};
   hlo_value tap = hlo_iota(h, PJ_S32, 2, dims, 0);
   hlo_value read = hlo_take(h, x, hlo_add(h, tap, begins(l, in, out)), dim);
-  hlo_value valid = hlo_broadcast_in_dim(h, hlo_lt(h, tap, lengths(l, in, out)), read.rank, read.dims, (int[]){dim, dim + 1});
+  hlo_value valid =
+      hlo_broadcast_in_dim(h, hlo_lt(h, tap, lengths(l, in, out)), read.rank, read.dims, (int[]){dim, dim + 1});
   return hlo_select(h, valid, read, fill);
 }
 
 // aten::_adaptive_avg_pool<n>d(self, output_size)
 static void adaptive_avg_pool(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value x = wide(l, 0);
+  hlo_value x = pj_wide(l, 0);
   pj_type type = pj_result_type(l, 0);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   if (!pj_require(l, x.rank == type.rank && x.rank > spatial && hlo_size(x), PJ_INVALID_ARGUMENT,
                   "adaptive_avg_pool%dd: expected a non-empty tensor", spatial))
     return;
@@ -82,13 +68,13 @@ static void adaptive_avg_pool(pj_lowering *l, int spatial) {
   pj_return(l, 0, size == 1 ? x : hlo_div(h, x, hlo_constant(h, x.dtype, size)));
 }
 
-// aten::_adaptive_avg_pool<n>d_backward(grad_output, self): each element takes the share of the windows that it lies in, a
-// product with the matrix that says in which
+// aten::_adaptive_avg_pool<n>d_backward(grad_output, self): each element takes the share of the windows that it lies
+// in, a product with the matrix that says in which
 static void adaptive_avg_pool_backward(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value grad = wide(l, 0);
+  hlo_value grad = pj_wide(l, 0);
   pj_type x = pj_tensor_type(l, 1);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   if (!pj_require(l, grad.rank == x.rank && x.rank > spatial && hlo_size(grad), PJ_INVALID_ARGUMENT,
                   "adaptive_avg_pool%dd_backward: expected a non-empty grad_output", spatial))
     return;
@@ -116,9 +102,9 @@ static void adaptive_avg_pool_backward(pj_lowering *l, int spatial) {
 // aten::adaptive_max_pool<n>d(self, output_size): (values, places in the plane)
 static void adaptive_max_pool(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value x = wide(l, 0);
+  hlo_value x = pj_wide(l, 0);
   pj_type type = pj_result_type(l, 0);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   if (!pj_require(l, x.rank == type.rank && x.rank > spatial && hlo_size(x), PJ_INVALID_ARGUMENT,
                   "adaptive_max_pool%dd: expected a non-empty tensor", spatial))
     return;
@@ -148,12 +134,14 @@ static hlo_value planes(pj_lowering *l, hlo_value x, int spatial) {
 static void return_placed(pj_lowering *l, hlo_op op, hlo_value values, hlo_value places, int spatial) {
   hlo *h = l->h;
   pj_type type = pj_result_type(l, 0);
-  if (returned_empty(l)) return;
-  if (!pj_require(l, hlo_same_dims(values, places), PJ_INVALID_ARGUMENT, "expected the indices to have the sizes of the values"))
+  if (pj_returned_empty(l)) return;
+  if (!pj_require(l, hlo_same_dims(values, places), PJ_INVALID_ARGUMENT,
+                  "expected the indices to have the sizes of the values"))
     return;
   hlo_value base = planes(l, hlo_full(h, values.dtype, type.rank, type.dims, 0), spatial);
   values = planes(l, values, spatial);
-  if (hlo_failed(h) || !pj_require(l, values.dims[0] == base.dims[0], PJ_INVALID_ARGUMENT, "expected as many planes as the "
+  if (hlo_failed(h) || !pj_require(l, values.dims[0] == base.dims[0], PJ_INVALID_ARGUMENT,
+                                   "expected as many planes as the "
                                    "result has"))
     return;
   places = pj_index_check_from_zero(l, planes(l, places, spatial), base.dims[1]);
@@ -163,10 +151,18 @@ static void return_placed(pj_lowering *l, hlo_op op, hlo_value values, hlo_value
 }
 
 // (grad_output, self, indices), and of fractional pooling with kernel_size and output_size before the indices
-static void lower_adaptive_max_pool2d_backward(pj_lowering *l) { return_placed(l, HLO_ADD, wide(l, 0), pj_tensor(l, 2), 2); }
-static void lower_adaptive_max_pool3d_backward(pj_lowering *l) { return_placed(l, HLO_ADD, wide(l, 0), pj_tensor(l, 2), 3); }
-static void lower_fractional_max_pool2d_backward(pj_lowering *l) { return_placed(l, HLO_ADD, wide(l, 0), pj_tensor(l, 4), 2); }
-static void lower_fractional_max_pool3d_backward(pj_lowering *l) { return_placed(l, HLO_ADD, wide(l, 0), pj_tensor(l, 4), 3); }
+static void lower_adaptive_max_pool2d_backward(pj_lowering *l) {
+  return_placed(l, HLO_ADD, pj_wide(l, 0), pj_tensor(l, 2), 2);
+}
+static void lower_adaptive_max_pool3d_backward(pj_lowering *l) {
+  return_placed(l, HLO_ADD, pj_wide(l, 0), pj_tensor(l, 2), 3);
+}
+static void lower_fractional_max_pool2d_backward(pj_lowering *l) {
+  return_placed(l, HLO_ADD, pj_wide(l, 0), pj_tensor(l, 4), 2);
+}
+static void lower_fractional_max_pool3d_backward(pj_lowering *l) {
+  return_placed(l, HLO_ADD, pj_wide(l, 0), pj_tensor(l, 4), 3);
+}
 
 // aten::max_unpool<n>d(self, indices, output_size, ...): each value at its place in a plane of zeros
 static void lower_max_unpool2d(pj_lowering *l) { return_placed(l, HLO_SECOND, pj_tensor(l, 0), pj_tensor(l, 1), 2); }
@@ -190,7 +186,8 @@ static hlo_value fractional_begins(pj_lowering *l, hlo_value sample, int64_t in,
   hlo_value last = hlo_constant_int(h, PJ_S32, in - kernel);
   hlo_value step = hlo_constant(h, dtype, out > 1 ? (double)(in - kernel) / (double)(out - 1) : 0);
   // The constant in the planes' own type, as PyTorch computes it.
-  if (out > 1) step = hlo_div(h, hlo_constant(h, dtype, (double)(in - kernel)), hlo_constant(h, dtype, (double)(out - 1)));
+  if (out > 1)
+    step = hlo_div(h, hlo_constant(h, dtype, (double)(in - kernel)), hlo_constant(h, dtype, (double)(out - 1)));
   hlo_value u = hlo_keep(h, sample, 1), window = hlo_iota(h, PJ_S32, 2, dims, 1);
   hlo_value at = hlo_convert(h, hlo_mul(h, hlo_add(h, hlo_convert(h, window, dtype), u), step), PJ_S32);
   hlo_value begin = hlo_sub(h, at, hlo_convert(h, hlo_mul(h, u, step), PJ_S32));
@@ -204,18 +201,18 @@ static void fractional_max_pool(pj_lowering *l, int spatial) {
   pj_type type = pj_result_type(l, 0);
   int kernels, outs;
   const int64_t *kernel = pj_ints(l, 1, &kernels), *out = pj_ints(l, 2, &outs);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   int64_t in[PJ_MAX_SPATIAL];
-  bool fits = x.rank > spatial && samples.rank == 3 && samples.dims[2] == spatial && (kernels == spatial || kernels == 1) &&
-              outs == spatial;
+  bool fits = x.rank > spatial && samples.rank == 3 && samples.dims[2] == spatial &&
+              (kernels == spatial || kernels == 1) && outs == spatial;
   for (int d = 0; fits && d < spatial; ++d) {
     in[d] = x.dims[x.rank - spatial + d];
     fits = out[d] > 0 && kernel[kernels == 1 ? 0 : d] > 0 && out[d] + kernel[kernels == 1 ? 0 : d] - 1 <= in[d];
   }
   x = planes(l, x, spatial);
   fits = fits && samples.dims[0] * samples.dims[1] == x.dims[0];
-  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "fractional_max_pool%dd: kernel_size and output_size do not fit the input",
-                  spatial))
+  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT,
+                  "fractional_max_pool%dd: kernel_size and output_size do not fit the input", spatial))
     return;
   samples = hlo_reshape(h, samples, 2, (int64_t[]){x.dims[0], spatial});
 
@@ -254,17 +251,30 @@ static void lower_fractional_max_pool3d(pj_lowering *l) { fractional_max_pool(l,
 PJ_LOWERINGS(adaptive_lowerings) = {
     {.name = "aten::_adaptive_avg_pool2d", .lower = lower_adaptive_avg_pool2d},
     {.name = "aten::_adaptive_avg_pool3d", .lower = lower_adaptive_avg_pool3d},
-    {.name = "aten::_adaptive_avg_pool2d_backward", .lower = lower_adaptive_avg_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::_adaptive_avg_pool3d_backward", .lower = lower_adaptive_avg_pool3d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::_adaptive_avg_pool2d_backward",
+     .lower = lower_adaptive_avg_pool2d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::_adaptive_avg_pool3d_backward",
+     .lower = lower_adaptive_avg_pool3d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {.name = "aten::adaptive_max_pool2d", .lower = lower_adaptive_max_pool2d},
     {.name = "aten::adaptive_max_pool3d", .lower = lower_adaptive_max_pool3d},
-    {.name = "aten::adaptive_max_pool2d_backward", .lower = lower_adaptive_max_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::adaptive_max_pool3d_backward", .lower = lower_adaptive_max_pool3d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::adaptive_max_pool2d_backward",
+     .lower = lower_adaptive_max_pool2d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::adaptive_max_pool3d_backward",
+     .lower = lower_adaptive_max_pool3d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {.name = "aten::max_unpool2d", .lower = lower_max_unpool2d},
     {.name = "aten::max_unpool3d", .lower = lower_max_unpool3d},
     {.name = "aten::fractional_max_pool2d", .lower = lower_fractional_max_pool2d},
     {.name = "aten::fractional_max_pool3d", .lower = lower_fractional_max_pool3d},
-    {.name = "aten::fractional_max_pool2d_backward", .lower = lower_fractional_max_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::fractional_max_pool3d_backward", .lower = lower_fractional_max_pool3d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::fractional_max_pool2d_backward",
+     .lower = lower_fractional_max_pool2d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::fractional_max_pool3d_backward",
+     .lower = lower_fractional_max_pool3d_backward,
+     .flags = PJ_OP_DYNAMIC,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {0},
 };

@@ -64,7 +64,6 @@ PJ_LOWERINGS(compare_lowerings) = {
     {"aten::logical_not", lower_logical_not},
     {"aten::isnan", lower_isnan},
     {"aten::isinf", lower_isinf},
-    {"aten::isfinite", lower_isfinite},
     {"prims::isfinite", lower_isfinite},
     {"aten::isposinf", lower_isposinf},
     {"aten::isneginf", lower_isneginf},

@@ -1,7 +1,7 @@
 // Convolutions in any number of spatial dimensions, transposed or not, and their gradients.
 //
-// Layouts are PyTorch's: input (batch, channels, spatial...), weight (out channels, in channels / groups, spatial...), or
-// (in channels, out channels / groups, spatial...) when transposed.
+// Layouts are PyTorch's: input (batch, channels, spatial...), weight (out channels, in channels / groups, spatial...),
+// or (in channels, out channels / groups, spatial...) when transposed.
 #include "ops/lowering.h"
 #include "ops/reduce.h"
 
@@ -16,20 +16,22 @@ typedef struct conv {
 static bool read_sizes(pj_lowering *l, int argument, int spatial, int64_t least, const char *what, int64_t *out) {
   int count;
   const int64_t *values = pj_ints(l, argument, &count);
-  if (!pj_require(l, count == 1 || count == spatial, PJ_INVALID_ARGUMENT, "expected %s to be a single integer value or a "
-                  "list of %d values to match the convolution dimensions, but got %d values", what, spatial, count))
+  if (!pj_require(l, count == 1 || count == spatial, PJ_INVALID_ARGUMENT,
+                  "expected %s to be a single integer value or a "
+                  "list of %d values to match the convolution dimensions, but got %d values",
+                  what, spatial, count))
     return false;
   for (int d = 0; d < spatial; ++d) {
     out[d] = values[count == 1 ? 0 : d];
-    if (!pj_require(l, out[d] >= least, PJ_INVALID_ARGUMENT, "%s %s is not supported", least ? "non-positive" : "negative",
-                    what))
+    if (!pj_require(l, out[d] >= least, PJ_INVALID_ARGUMENT, "%s %s is not supported",
+                    least ? "non-positive" : "negative", what))
       return false;
   }
   return true;
 }
 
-// Reads stride, padding, dilation, transposed, output_padding and groups from `first` on, and checks them against the types
-// of input and weight, as PyTorch's check_shape_forward does.
+// Reads stride, padding, dilation, transposed, output_padding and groups from `first` on, and checks them against the
+// types of input and weight, as PyTorch's check_shape_forward does.
 static bool read_conv(pj_lowering *l, int first, pj_type input, pj_type weight, conv *c) {
   c->spatial = weight.rank - 2;
   if (!pj_require(l, c->spatial >= 1, PJ_INVALID_ARGUMENT, "weight should have at least three dimensions") ||
@@ -55,23 +57,30 @@ static bool read_conv(pj_lowering *l, int first, pj_type input, pj_type weight, 
     return false;
   for (int d = 0; d < c->spatial; ++d) {
     int64_t extent = c->dilation[d] * (weight.dims[d + 2] - 1) + 1;
-    if (!c->transposed && !pj_require(l, input.dims[d + 2] + 2 * c->padding[d] >= extent, PJ_INVALID_ARGUMENT,
-                                      "Calculated padded input size per channel: %lld. Kernel size: %lld. Kernel size can't "
-                                      "be greater than actual input size",
-                                      (long long)(input.dims[d + 2] + 2 * c->padding[d]), (long long)extent))
+    if (!c->transposed &&
+        !pj_require(l, input.dims[d + 2] + 2 * c->padding[d] >= extent, PJ_INVALID_ARGUMENT,
+                    "Calculated padded input size per channel: %lld. Kernel size: %lld. Kernel size can't "
+                    "be greater than actual input size",
+                    (long long)(input.dims[d + 2] + 2 * c->padding[d]), (long long)extent))
       return false;
-    if (c->transposed && !pj_require(l, c->output_padding[d] < c->stride[d] || c->output_padding[d] < c->dilation[d],
-                                     PJ_INVALID_ARGUMENT, "output padding must be smaller than either stride or dilation, but "
-                                     "got output_padding %lld, stride %lld, dilation %lld", (long long)c->output_padding[d],
-                                     (long long)c->stride[d], (long long)c->dilation[d]))
+    if (c->transposed &&
+        !pj_require(l, c->output_padding[d] < c->stride[d] || c->output_padding[d] < c->dilation[d],
+                    PJ_INVALID_ARGUMENT,
+                    "output padding must be smaller than either stride or dilation, but "
+                    "got output_padding %lld, stride %lld, dilation %lld",
+                    (long long)c->output_padding[d], (long long)c->stride[d], (long long)c->dilation[d]))
       return false;
   }
   return true;
 }
 
 static hlo_convolution_spec spec_of(const conv *c) {
-  hlo_convolution_spec spec = {.spatial = c->spatial, .input_feature = 1, .output_feature = 1, .kernel_input_feature = 1,
-                               .feature_groups = c->groups, .batch_groups = 1};
+  hlo_convolution_spec spec = {.spatial = c->spatial,
+                               .input_feature = 1,
+                               .output_feature = 1,
+                               .kernel_input_feature = 1,
+                               .feature_groups = c->groups,
+                               .batch_groups = 1};
   for (int d = 0; d < c->spatial; ++d) {
     spec.input_spatial[d] = spec.kernel_spatial[d] = spec.output_spatial[d] = d + 2;
     spec.stride[d] = spec.lhs_dilation[d] = spec.rhs_dilation[d] = 1;
@@ -105,8 +114,8 @@ static hlo_value swap_group_channels(pj_lowering *l, hlo_value weight, int64_t g
   return hlo_reshape(h, swapped, weight.rank, dims);
 }
 
-// The adjoint of `forward` in its input: `size` (of the result's spatial dimensions) tells the output padding. It is the
-// convolution of the stretched gradient with the turned kernel.
+// The adjoint of `forward` in its input: `size` (of the result's spatial dimensions) tells the output padding. It is
+// the convolution of the stretched gradient with the turned kernel.
 static hlo_value adjoint(pj_lowering *l, const conv *c, hlo_value grad, hlo_value weight, const int64_t *size) {
   hlo_convolution_spec spec = spec_of(c);
   for (int d = 0; d < c->spatial; ++d) {
@@ -132,7 +141,8 @@ static hlo_value weight_gradient(pj_lowering *l, const conv *c, hlo_value grad, 
   spec.feature_groups = 1;
   spec.batch_groups = c->groups;
   for (int d = 0; d < c->spatial; ++d) {
-    int64_t reach = c->dilation[d] * (weight.dims[d + 2] - 1) + 1, stretched = (grad.dims[d + 2] - 1) * c->stride[d] + 1;
+    int64_t reach = c->dilation[d] * (weight.dims[d + 2] - 1) + 1,
+            stretched = (grad.dims[d + 2] - 1) * c->stride[d] + 1;
     spec.stride[d] = c->dilation[d];
     spec.rhs_dilation[d] = c->stride[d];
     spec.pad_low[d] = c->padding[d];
@@ -142,12 +152,6 @@ static hlo_value weight_gradient(pj_lowering *l, const conv *c, hlo_value grad, 
 }
 
 static bool is_empty(pj_type type) { return pj_type_elements(&type) == 0; }
-
-// float32 for half types; integers and complex numbers as they are.
-static hlo_value wide(pj_lowering *l, int argument) {
-  hlo_value x = pj_tensor(l, argument);
-  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
-}
 
 static hlo_value zeros(pj_lowering *l, int result) {
   pj_type type = pj_result_type(l, result);
@@ -162,8 +166,8 @@ static void lower_convolution(pj_lowering *l) {
   if (!read_conv(l, 3, input, weight, &c)) return;
   hlo_value y;
   if (is_empty(input) || is_empty(weight) || is_empty(output)) y = zeros(l, 0);
-  else if (c.transposed) y = adjoint(l, &c, wide(l, 0), wide(l, 1), output.dims + 2);
-  else y = forward(l, &c, wide(l, 0), wide(l, 1), output.dims + 2);
+  else if (c.transposed) y = adjoint(l, &c, pj_wide(l, 0), pj_wide(l, 1), output.dims + 2);
+  else y = forward(l, &c, pj_wide(l, 0), pj_wide(l, 1), output.dims + 2);
   if (pj_present(l, 2)) {
     hlo_value bias = hlo_convert(h, pj_tensor(l, 2), y.dtype);
     if (!pj_require(l, bias.rank == 1 && bias.dims[0] == output.dims[1], PJ_INVALID_ARGUMENT, "expected bias to be "
@@ -181,15 +185,15 @@ static void convolution_backward(pj_lowering *l, int first, int mask) {
   conv c;
   if (!read_conv(l, first, input, weight, &c)) return;
   bool empty = is_empty(input) || is_empty(weight) || is_empty(output);
-  hlo_value grad = wide(l, 0);
+  hlo_value grad = pj_wide(l, 0);
   int out = pj_gradient(l, mask, 0);
   if (out >= 0)
-    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? forward(l, &c, grad, wide(l, 2), input.dims + 2)
-                                                           : adjoint(l, &c, grad, wide(l, 2), input.dims + 2));
+    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? forward(l, &c, grad, pj_wide(l, 2), input.dims + 2)
+                                                           : adjoint(l, &c, grad, pj_wide(l, 2), input.dims + 2));
   out = pj_gradient(l, mask, 1);
   if (out >= 0)
-    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? weight_gradient(l, &c, wide(l, 1), grad, weight)
-                                                           : weight_gradient(l, &c, grad, wide(l, 1), weight));
+    pj_return(l, out, empty ? zeros(l, out) : c.transposed ? weight_gradient(l, &c, pj_wide(l, 1), grad, weight)
+                                                           : weight_gradient(l, &c, grad, pj_wide(l, 1), weight));
   out = pj_gradient(l, mask, 2);
   if (out < 0) return;
   int dims[PJ_MAX_RANK], count = 0;
@@ -198,8 +202,8 @@ static void convolution_backward(pj_lowering *l, int first, int mask) {
   pj_return(l, out, hlo_reduce(h, HLO_ADD, grad, dims, count));
 }
 
-// aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding,
-// groups, output_mask)
+// aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
+// output_padding, groups, output_mask)
 static void lower_convolution_backward(pj_lowering *l) { convolution_backward(l, 4, 10); }
 
 // aten::convolution_backward_overrideable: the same without bias_sizes

@@ -9,7 +9,8 @@ static void lower_renorm(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   double p = pj_float(l, 1);
   if (!pj_require(l, p > 0, PJ_INVALID_ARGUMENT, "renorm: non-positive-norm not supported") ||
-      !pj_require(l, x.rank > 1, PJ_INVALID_ARGUMENT, "renorm: input needs at least 2 dimensions, got %d dimensions", x.rank))
+      !pj_require(l, x.rank > 1, PJ_INVALID_ARGUMENT, "renorm: input needs at least 2 dimensions, got %d dimensions",
+                  x.rank))
     return;
   int dim = pj_dim(l, 2, x.rank);
   x = hlo_convert(h, x, pj_math_dtype(x.dtype));
@@ -57,11 +58,6 @@ static bool require_rows(pj_lowering *l, hlo_value a, hlo_value b) {
                     "X1 and X2 must be at least 2D with the same number of columns");
 }
 
-static hlo_value wide(pj_lowering *l, int argument) {
-  hlo_value x = pj_tensor(l, argument);
-  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
-}
-
 static void return_distances(pj_lowering *l, hlo_value a, hlo_value b, double p) {
   hlo_value d = differences(l, a, b);
   pj_axes last = pj_axes_one(d.rank - 1);
@@ -70,9 +66,10 @@ static void return_distances(pj_lowering *l, hlo_value a, hlo_value b, double p)
 
 // aten::_cdist_forward(x1, x2, p, compute_mode): p-norms of the differences of all pairs of rows
 static void lower_cdist(pj_lowering *l) {
-  hlo_value a = wide(l, 0), b = wide(l, 1);
+  hlo_value a = pj_wide(l, 0), b = pj_wide(l, 1);
   pj_type type = pj_result_type(l, 0);
-  if (!require_rows(l, a, b) || !pj_require(l, pj_float(l, 2) >= 0, PJ_INVALID_ARGUMENT, "cdist only supports non-negative p values"))
+  if (!require_rows(l, a, b) ||
+      !pj_require(l, pj_float(l, 2) >= 0, PJ_INVALID_ARGUMENT, "cdist only supports non-negative p values"))
     return;
   if (!pj_type_elements(&type) || a.dims[a.rank - 1] == 0) {
     pj_return(l, 0, hlo_full(l->h, a.dtype, type.rank, type.dims, 0));
@@ -83,7 +80,7 @@ static void lower_cdist(pj_lowering *l) {
 
 // aten::_euclidean_dist(x1, x2)
 static void lower_euclidean_dist(pj_lowering *l) {
-  hlo_value a = wide(l, 0), b = wide(l, 1);
+  hlo_value a = pj_wide(l, 0), b = pj_wide(l, 1);
   if (require_rows(l, a, b)) return_distances(l, a, b, 2);
 }
 
@@ -111,7 +108,7 @@ static hlo_value distance_gradient(pj_lowering *l, hlo_value grad, hlo_value dif
 // aten::_cdist_backward(grad, x1, x2, p, cdist): the gradient in x1
 static void lower_cdist_backward(pj_lowering *l) {
   hlo *h = l->h;
-  hlo_value grad = wide(l, 0), a = wide(l, 1), b = wide(l, 2), distance = wide(l, 4);
+  hlo_value grad = pj_wide(l, 0), a = pj_wide(l, 1), b = pj_wide(l, 2), distance = pj_wide(l, 4);
   pj_type type = pj_result_type(l, 0);
   if (!require_rows(l, a, b)) return;
   if (!pj_type_elements(&type) || !hlo_size(grad)) {
@@ -140,7 +137,7 @@ static hlo_value pair_of(pj_lowering *l, hlo_value i, hlo_value j, int64_t n) {
 // aten::_pdist_forward(self, p)
 static void lower_pdist(pj_lowering *l) {
   hlo *h = l->h;
-  hlo_value x = wide(l, 0);
+  hlo_value x = pj_wide(l, 0);
   pj_type type = pj_result_type(l, 0);
   double p = pj_float(l, 1);
   if (!pj_require(l, x.rank == 2, PJ_INVALID_ARGUMENT, "_pdist_forward requires a 2D tensor") ||
@@ -166,7 +163,7 @@ static void lower_pdist(pj_lowering *l) {
 // aten::_pdist_backward(grad, self, p, pdist)
 static void lower_pdist_backward(pj_lowering *l) {
   hlo *h = l->h;
-  hlo_value grad = wide(l, 0), x = wide(l, 1), distance = wide(l, 3);
+  hlo_value grad = pj_wide(l, 0), x = pj_wide(l, 1), distance = pj_wide(l, 3);
   if (hlo_failed(h)) return;
   if (!hlo_size(grad) || !hlo_size(x)) {
     pj_return(l, 0, hlo_full(h, x.dtype, x.rank, x.dims, 0));

@@ -21,7 +21,9 @@ static int64_t count_of(const pj_signature *s, int counts, int k) {
   return s->arguments[(int)s->argument_count - counts + k].integer;
 }
 
-static pj_type vector_type(pj_dtype dtype, int64_t size) { return (pj_type){.dtype = dtype, .rank = 1, .dims = {size}}; }
+static pj_type vector_type(pj_dtype dtype, int64_t size) {
+  return (pj_type){.dtype = dtype, .rank = 1, .dims = {size}};
+}
 
 // ---- the count ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +145,8 @@ static void sort_stably(hlo *h, hlo_value keys, hlo_value places, hlo_value out[
 static runs element_runs(pj_lowering *l, bool sorted) {
   hlo *h = l->h;
   runs r = {.values = hlo_flatten(h, pj_tensor(l, 0))};
-  pj_require(l, !pj_dtype_is_complex(r.values.dtype), PJ_UNIMPLEMENTED, "unique is not implemented for complex numbers");
+  pj_require(l, !pj_dtype_is_complex(r.values.dtype), PJ_UNIMPLEMENTED,
+             "unique is not implemented for complex numbers");
   r.places = places_from(l, r.values.dims[0]);
   if (sorted && r.values.dims[0] > 1) {
     hlo_value out[2];
@@ -179,7 +182,8 @@ static runs slice_runs(pj_lowering *l, int dim_argument, bool sorted) {
   hlo *h = l->h;
   hlo_value x = pj_tensor(l, 0);
   int dim = pj_dim(l, dim_argument, x.rank), order[PJ_MAX_RANK] = {dim};
-  if (!pj_require(l, x.rank > 0, PJ_INVALID_ARGUMENT, "unique_dim: expected a tensor with dimensions")) return (runs){0};
+  if (!pj_require(l, x.rank > 0, PJ_INVALID_ARGUMENT, "unique_dim: expected a tensor with dimensions"))
+    return (runs){0};
   for (int d = 0, next = 1; d < x.rank; ++d)
     if (d != dim) order[next++] = d;
   int64_t n = x.dims[dim], m = n ? hlo_size(x) / n : 0;
@@ -301,7 +305,9 @@ static pj_type inverse_type(const pj_signature *s, bool wanted) {
   return wanted ? type : vector_type(PJ_S64, 0);
 }
 
-static pj_type counts_type(const pj_signature *s, bool wanted) { return vector_type(PJ_S64, wanted ? count_of(s, 1, 0) : 0); }
+static pj_type counts_type(const pj_signature *s, bool wanted) {
+  return vector_type(PJ_S64, wanted ? count_of(s, 1, 0) : 0);
+}
 
 static int unique_types(const pj_signature *s, pj_type *out) {
   out[0] = vector_type(argument_type(s, 0).dtype, count_of(s, 1, 0));
@@ -407,8 +413,8 @@ static void lower_repeat_interleave_count(pj_lowering *l) {
                                    : hlo_reduce_all(l->h, HLO_ADD, hlo_convert(l->h, repeats, PJ_S64)));
 }
 
-// pj::repeat_interleave(repeats, output_size, count): index i repeats[i] times. A mark where each index begins, then their
-// running count.
+// pj::repeat_interleave(repeats, output_size, count): index i repeats[i] times. A mark where each index begins, then
+// their running count.
 static void lower_repeat_interleave(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value repeats = pj_tensor(l, 0);
@@ -429,6 +435,37 @@ static int repeat_interleave_types(const pj_signature *s, pj_type *out) {
   return 1;
 }
 
+// ---- ops that PyTorch has no meta kernel for
+// ----------------------------------------------------------------------------
+
+// (sums, edges)
+static int histogram_types(const pj_signature *s, pj_type *out) {
+  pj_dtype dtype = argument_type(s, 0).dtype;
+  int64_t edges = s->arguments[1].kind == PJ_ARG_INT ? s->arguments[1].integer + 1 : argument_type(s, 1).dims[0];
+  out[0] = vector_type(dtype, edges > 0 ? edges - 1 : 0);   // no bins: the lowering tells
+  out[1] = vector_type(dtype, edges > 0 ? edges : 0);
+  return 2;
+}
+
+// The gradient of argument 1.
+static int like_argument_1(const pj_signature *s, pj_type *out) {
+  out[0] = argument_type(s, 1);
+  return 1;
+}
+
+// PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
+static int grouped_mm_types(const pj_signature *s, pj_type *out) {
+  pj_type a = argument_type(s, 0), b = argument_type(s, 1);
+  int64_t rows = a.rank > 1 ? a.dims[a.rank - 2] : 0, columns = b.rank ? b.dims[b.rank - 1] : 0;
+  if (a.rank != b.rank) {
+    out[0] = (pj_type){.dtype = a.dtype, .rank = 2, .dims = {rows, columns}};
+  } else {
+    int64_t groups = a.rank == 3 ? a.dims[0] : present(s, 2) ? argument_type(s, 2).dims[0] : 0;
+    out[0] = (pj_type){.dtype = a.dtype, .rank = 3, .dims = {groups, rows, columns}};
+  }
+  return 1;
+}
+
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 static const pj_dynamic_op DYNAMIC_OPS[] = {
@@ -441,7 +478,12 @@ static const pj_dynamic_op DYNAMIC_OPS[] = {
     {"aten::unique_dim_consecutive", "pj::unique_dim_consecutive_count", "pj::unique_dim_consecutive", 1,
      unique_dim_consecutive_types},
     {"aten::bincount", "pj::bincount_count", "pj::bincount", 1, bincount_types},
-    {"aten::repeat_interleave.Tensor", "pj::repeat_interleave_count", "pj::repeat_interleave", 1, repeat_interleave_types},
+    {"aten::repeat_interleave.Tensor", "pj::repeat_interleave_count", "pj::repeat_interleave", 1,
+     repeat_interleave_types},
+    {"aten::histogram.bin_ct", NULL, "aten::histogram.bin_ct", 0, histogram_types},
+    {"aten::histogram.bins_tensor", NULL, "aten::histogram.bins_tensor", 0, histogram_types},
+    {"aten::fractional_max_pool3d_backward", NULL, "aten::fractional_max_pool3d_backward", 0, like_argument_1},
+    {"aten::_grouped_mm", NULL, "aten::_grouped_mm", 0, grouped_mm_types},
 };
 
 const pj_dynamic_op *pj_dynamic_find(const char *name) {
@@ -452,7 +494,8 @@ const pj_dynamic_op *pj_dynamic_find(const char *name) {
 
 // The overloads themselves are never lowered: the runtime turns their calls into calls of the ops above.
 static void lower_unresolved(pj_lowering *l) {
-  hlo_fail(l->h, PJ_INTERNAL, "the result sizes of %s depend on data: its call must be resolved first", l->signature->name);
+  hlo_fail(l->h, PJ_INTERNAL, "the result sizes of %s depend on data: its call must be resolved first",
+           l->signature->name);
 }
 
 PJ_LOWERINGS(dynamic_lowerings) = {

@@ -1,8 +1,8 @@
 // Ops whose result sizes depend on data, and ops whose sizes PyTorch has no meta kernel for.
 //
-// A dynamic op is two programs. The count op takes the arguments of the overload and gives s64[counts]. The runtime reads
-// these numbers; the value op takes the same arguments and then the numbers as INT arguments, so that its result sizes
-// are known: `types` tells them.
+// A dynamic op is two programs. The count op takes the arguments of the overload and gives s64[counts]. The runtime
+// reads these numbers; the value op takes the same arguments and then the numbers as INT arguments, so that its result
+// sizes are known: `types` tells them.
 #ifndef PJ_OPS_DYNAMIC_H_
 #define PJ_OPS_DYNAMIC_H_
 
@@ -15,7 +15,8 @@ typedef struct pj_dynamic_op {
   const char *count;   // its count op; NULL: the sizes do not depend on data, only the types are told here
   const char *value;   // its value op
   int counts;          // numbers that the count op gives
-  // Dtypes and sizes of the results of a value call, from its arguments; the strides are row-major. Gives how many there are.
+  // Dtypes and sizes of the results of a value call, from its arguments; the strides are row-major. Gives how many
+  // there are.
   int (*types)(const pj_signature *signature, pj_type out_types[PJ_DYNAMIC_RESULTS]);
 } pj_dynamic_op;
 

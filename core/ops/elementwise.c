@@ -5,7 +5,7 @@
 pj_dtype pj_result_math(const pj_lowering *l, int result) { return pj_math_dtype(pj_result_type(l, result).dtype); }
 
 hlo_value pj_as(pj_lowering *l, int argument, pj_dtype dtype) {
-  pj_argument_kind kind = l->signature->arguments[argument].kind;
+  pj_argument_kind kind = pj_kind(l, argument);
   return kind == PJ_ARG_TENSOR ? hlo_convert(l->h, pj_tensor(l, argument), dtype) : pj_number(l, argument, dtype);
 }
 
@@ -82,7 +82,11 @@ hlo_value pj_angle(hlo *h, hlo_value x) {
 
 hlo_value pj_sub(hlo *h, hlo_value a, hlo_value b) { return hlo_sub(h, a, b); }
 
-hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b) { return pj_trunc(h, hlo_div(h, a, b)); }
+// XLA turns division by a broadcast operand into multiplication by its reciprocal, which can fall short of a whole number.
+hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b) {
+  if (!hlo_same_dims(a, b)) b = hlo_optimization_barrier(h, hlo_broadcast_like(h, b, hlo_add(h, a, b)));
+  return pj_trunc(h, hlo_div(h, a, b));
+}
 
 static hlo_value signs_differ(hlo *h, hlo_value a, hlo_value b) {
   return hlo_ne(h, hlo_lt(h, a, K(a, 0)), hlo_lt(h, b, K(b, 0)));

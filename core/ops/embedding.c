@@ -20,7 +20,8 @@ static hlo_value constant_like(pj_lowering *l, hlo_value x, int64_t value) {
 // `index` with those equal to `skipped` sent behind the end of a dimension of `size`, where a write drops them.
 static hlo_value without(pj_lowering *l, hlo_value index, hlo_value of, int64_t skipped, int64_t size) {
   if (skipped < 0) return index;
-  return hlo_select(l->h, hlo_eq(l->h, of, hlo_constant_int(l->h, of.dtype, skipped)), constant_like(l, index, size), index);
+  return hlo_select(l->h, hlo_eq(l->h, of, hlo_constant_int(l->h, of.dtype, skipped)), constant_like(l, index, size),
+                    index);
 }
 
 // grad divided by how often its index occurs.
@@ -30,26 +31,21 @@ static hlo_value over_frequency(pj_lowering *l, hlo_value grad, hlo_value index,
   return hlo_div(h, grad, hlo_keep(h, hlo_take(h, count, index, 0), 1));
 }
 
-static void return_zeros(pj_lowering *l, int result) {
-  pj_type type = pj_result_type(l, result);
-  pj_return(l, result, zeros(l, type.dtype, type.rank, type.dims));
-}
-
 // aten::embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse): rows of weight
 static void lower_embedding(pj_lowering *l) {
   hlo_value weight = pj_tensor(l, 0), indices = pj_tensor(l, 1);
   if (!pj_require(l, weight.rank == 2, PJ_INVALID_ARGUMENT, "'weight' must be 2-D")) return;
   pj_type type = pj_result_type(l, 0);
   if (!pj_type_elements(&type)) {
-    return_zeros(l, 0);
+    pj_return_zeros(l, 0);
     return;
   }
   if (!pj_require(l, weight.dims[0] > 0, PJ_OUT_OF_RANGE, "index out of range in self")) return;
   pj_return(l, 0, hlo_take(l->h, weight, pj_index_check_from_zero(l, indices, weight.dims[0]), 0));
 }
 
-// aten::embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq): rows of the gradient
-// summed by index, in float32 for half types; padding_idx gets none
+// aten::embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq): rows of the
+// gradient summed by index, in float32 for half types; padding_idx gets none
 static void lower_embedding_dense_backward(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value grad = pj_tensor(l, 0), indices = pj_tensor(l, 1);
@@ -57,7 +53,7 @@ static void lower_embedding_dense_backward(pj_lowering *l) {
   pj_type type = pj_result_type(l, 0);
   if (hlo_failed(h)) return;
   if (!pj_type_elements(&type) || !hlo_size(indices)) {
-    return_zeros(l, 0);
+    pj_return_zeros(l, 0);
     return;
   }
   hlo_value index = hlo_flatten(h, pj_index_check_from_zero(l, indices, rows));
@@ -86,7 +82,8 @@ static void lower_embedding_renorm(pj_lowering *l) {
   hlo_value size = hlo_abs(h, rows), norm;
   if (p == 2) norm = hlo_sqrt(h, hlo_reduce_sum(h, hlo_mul(h, size, size), 1));
   else if (p == 1) norm = hlo_reduce_sum(h, size, 1);
-  else norm = hlo_pow(h, hlo_reduce_sum(h, hlo_pow(h, size, hlo_constant(h, dtype, p)), 1), hlo_constant(h, dtype, 1 / p));
+  else
+    norm = hlo_pow(h, hlo_reduce_sum(h, hlo_pow(h, size, hlo_constant(h, dtype, p)), 1), hlo_constant(h, dtype, 1 / p));
   hlo_value most = pj_number(l, 2, dtype);
   // The same guard against division by zero as PyTorch's.
   hlo_value scale = hlo_div(h, most, hlo_add(h, norm, hlo_constant(h, dtype, 1e-7)));
@@ -108,8 +105,8 @@ static hlo_value bag_of(pj_lowering *l, hlo_value offsets, int64_t count) {
   return hlo_sub(h, hlo_reduce_sum(h, hlo_convert(h, begun, PJ_S32), 1), hlo_constant_int(h, PJ_S32, 1));
 }
 
-// aten::_embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
-// padding_idx): (output, offset2bag, bag_size, max_indices)
+// aten::_embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+// include_last_offset, padding_idx): (output, offset2bag, bag_size, max_indices)
 static void lower_embedding_bag(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value weight = pj_tensor(l, 0), indices = pj_tensor(l, 1), offsets = pj_tensor(l, 2);
@@ -120,7 +117,7 @@ static void lower_embedding_bag(pj_lowering *l) {
     return;
   int64_t bags = out.dims[0], count = indices.dims[0];
   if (count == 0 || !pj_type_elements(&out)) {
-    for (int r = 0; r < 4; ++r) return_zeros(l, r);
+    for (int r = 0; r < 4; ++r) pj_return_zeros(l, r);
     return;
   }
   if (!pj_require(l, weight.dims[0] > 0, PJ_OUT_OF_RANGE, "index out of range in self")) return;
@@ -167,10 +164,11 @@ static void embedding_bag_backward(pj_lowering *l, bag_arguments a) {
   hlo *h = l->h;
   hlo_value grad = pj_tensor(l, 0), indices = pj_tensor(l, 1);
   pj_type out = pj_result_type(l, 0);
-  int64_t rows = pj_int(l, a.num_weights), mode = pj_int(l, a.mode), padding = pj_present(l, a.padding) ? pj_int(l, a.padding) : -1;
+  int64_t rows = pj_int(l, a.num_weights), mode = pj_int(l, a.mode),
+          padding = pj_present(l, a.padding) ? pj_int(l, a.padding) : -1;
   if (hlo_failed(h)) return;
   if (!hlo_size(indices) || !hlo_size(grad) || !pj_type_elements(&out)) {
-    return_zeros(l, 0);
+    pj_return_zeros(l, 0);
     return;
   }
   pj_dtype dtype = pj_math_dtype(grad.dtype);
@@ -198,7 +196,8 @@ static void embedding_bag_backward(pj_lowering *l, bag_arguments a) {
 // aten::_embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights,
 // scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx)
 static void lower_embedding_bag_backward(pj_lowering *l) {
-  if (pj_require(l, !pj_bool(l, 9), PJ_UNIMPLEMENTED, "sparse gradients of embedding_bag are not supported on this device"))
+  if (pj_require(l, !pj_bool(l, 9), PJ_UNIMPLEMENTED,
+                 "sparse gradients of embedding_bag are not supported on this device"))
     embedding_bag_backward(l, (bag_arguments){3, 4, 5, 6, 7, 8, 10, 11});
 }
 
@@ -207,15 +206,15 @@ static void lower_embedding_bag_dense_backward(pj_lowering *l) {
   embedding_bag_backward(l, (bag_arguments){2, 3, 4, 5, 6, 7, 8, 9});
 }
 
-// aten::_embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx): for each
-// index the product of its row with its bag's gradient
+// aten::_embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx): for
+// each index the product of its row with its bag's gradient
 static void lower_per_sample_backward(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value grad = pj_tensor(l, 0), weight = pj_tensor(l, 1), indices = pj_tensor(l, 2);
   int64_t padding = pj_present(l, 6) ? pj_int(l, 6) : -1;
   if (hlo_failed(h)) return;
   if (!hlo_size(indices) || !hlo_size(grad) || !hlo_size(weight)) {
-    return_zeros(l, 0);
+    pj_return_zeros(l, 0);
     return;
   }
   pj_dtype dtype = pj_math_dtype(grad.dtype);

@@ -100,8 +100,8 @@ static void lower_c2r(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(fft_lowerings) = {
-    {"aten::_fft_c2c", lower_c2c, 0, 0, 0},
-    {"aten::_fft_r2c", lower_r2c, 0, 0, 0},
-    {"aten::_fft_c2r", lower_c2r, 0, 0, 0},
+    {"aten::_fft_c2c", lower_c2c},
+    {"aten::_fft_r2c", lower_r2c},
+    {"aten::_fft_c2r", lower_c2r},
     {0},
 };

@@ -6,7 +6,7 @@
 
 // What the i-th element of a foreach op takes from an argument: the i-th of a list or of a vector, or the argument itself.
 static hlo_value element(pj_lowering *l, int argument, int i, pj_dtype dtype) {
-  switch (l->signature->arguments[argument].kind) {
+  switch (pj_kind(l, argument)) {
     case PJ_ARG_TENSORS: return hlo_convert(l->h, pj_list_tensor(l, argument, i), dtype);
     case PJ_ARG_NUMBERS:
     case PJ_ARG_FLOATS: return pj_list_number(l, argument, i, dtype);

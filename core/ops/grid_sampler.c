@@ -99,9 +99,13 @@ static bool read_sampler(pj_lowering *l, int input, int spatial, sampler *s) {
   hlo_value x = pj_tensor(l, input), grid = pj_tensor(l, input + 1);
   *s = (sampler){.spatial = spatial, .mode = pj_int(l, input + 2), .padding = pj_int(l, input + 3),
                  .align_corners = pj_bool(l, input + 4), .points = 1};
-  if (!pj_require(l, x.rank == spatial + 2 && grid.rank == x.rank && grid.dims[0] == x.dims[0] &&
-                     grid.dims[grid.rank - 1] == spatial, PJ_INVALID_ARGUMENT, "grid_sampler(): expected a grid with size %d in "
-                  "last dimension and the batch size of the input", spatial) ||
+  if (!pj_require(l,
+                  x.rank == spatial + 2 && grid.rank == x.rank && grid.dims[0] == x.dims[0] &&
+                      grid.dims[grid.rank - 1] == spatial,
+                  PJ_INVALID_ARGUMENT,
+                  "grid_sampler(): expected a grid with size %d in "
+                  "last dimension and the batch size of the input",
+                  spatial) ||
       !pj_require(l, s->mode >= 0 && s->mode <= (spatial == 2 ? BICUBIC : NEAREST), PJ_INVALID_ARGUMENT,
                   "grid_sampler(): unsupported interpolation mode %lld", (long long)s->mode) ||
       !pj_require(l, s->padding >= 0 && s->padding <= PAD_REFLECTION, PJ_INVALID_ARGUMENT,
@@ -112,7 +116,8 @@ static bool read_sampler(pj_lowering *l, int input, int spatial, sampler *s) {
     s->size[d] = x.dims[2 + d];
     s->points *= grid.dims[1 + d];
     plane *= x.dims[2 + d];
-    if (!pj_require(l, x.dims[2 + d] > 0, PJ_INVALID_ARGUMENT, "grid_sampler(): expected input to have non-empty spatial "
+    if (!pj_require(l, x.dims[2 + d] > 0, PJ_INVALID_ARGUMENT,
+                    "grid_sampler(): expected input to have non-empty spatial "
                     "dimensions"))
       return false;
   }
@@ -155,7 +160,8 @@ static hlo_value place_of(pj_lowering *l, const sampler *s, const int choice[MAX
   return hlo_select(h, inside, place, hlo_constant_int(h, PJ_S32, plane));
 }
 
-// The product of its weights, with that of dimension `derived` (-1: none) replaced by its slope; invalid when there are none.
+// The product of its weights, with that of dimension `derived` (-1: none) replaced by its slope; invalid when there are
+// none.
 static hlo_value weight_of(pj_lowering *l, const sampler *s, const int choice[MAX_SPATIAL], int derived) {
   hlo_value product = {.id = -1};
   if (s->mode == NEAREST) return product;
@@ -177,18 +183,11 @@ static hlo_value read_places(pj_lowering *l, const sampler *s, hlo_value place, 
   return hlo_select(h, hlo_broadcast_like(h, hlo_keep(h, inside, 1), read), read, full(h, read, 0));
 }
 
-static bool returned_empty(pj_lowering *l, int result) {
-  pj_type type = pj_result_type(l, result);
-  if (pj_type_elements(&type)) return false;
-  pj_return(l, result, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
-  return true;
-}
-
 // aten::grid_sampler_<n>d(input, grid, interpolation_mode, padding_mode, align_corners)
 static void grid_sampler(pj_lowering *l, int spatial) {
   hlo *h = l->h;
   sampler s;
-  if (!read_sampler(l, 0, spatial, &s) || returned_empty(l, 0)) return;
+  if (!read_sampler(l, 0, spatial, &s) || pj_returned_empty(l)) return;
   hlo_value sum = {.id = -1};
   int choice[MAX_SPATIAL] = {0};
   do {
@@ -243,17 +242,18 @@ static void return_grid_gradient(pj_lowering *l, const sampler *s, hlo_value gra
   pj_return_reshaped(l, result, hlo_concatenate(h, columns, s->spatial, 2));
 }
 
-// aten::grid_sampler_<n>d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask)
+// aten::grid_sampler_<n>d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
+// output_mask)
 static void grid_sampler_backward(pj_lowering *l, int spatial) {
   hlo *h = l->h;
   sampler s;
-  if (!read_sampler(l, 1, spatial, &s)) return;
+  if (!read_sampler(l, 1, spatial, &s) || pj_returned_empty(l)) return;
   hlo_value grad = hlo_convert(h, pj_tensor(l, 0), s.planes.dtype);
   grad = hlo_reshape(h, grad, 3, (int64_t[]){s.planes.dims[0], s.planes.dims[1], s.points});
   int out = pj_gradient(l, 6, 0);
-  if (out >= 0 && !returned_empty(l, out)) return_input_gradient(l, &s, grad, out);
+  if (out >= 0) return_input_gradient(l, &s, grad, out);
   out = pj_gradient(l, 6, 1);
-  if (out >= 0 && !returned_empty(l, out)) return_grid_gradient(l, &s, grad, out);
+  if (out >= 0) return_grid_gradient(l, &s, grad, out);
 }
 
 static void lower_grid_sampler_2d(pj_lowering *l) { grid_sampler(l, 2); }

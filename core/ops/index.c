@@ -87,7 +87,8 @@ static pj_dtype wider_index(pj_dtype a, pj_dtype b) { return a == PJ_S64 || b ==
 pj_positions pj_positions_of_list(pj_lowering *l, int list, int rank, const int64_t *sizes) {
   pj_positions at = pj_positions_all(rank);
   int count = pj_list_count(l, list);
-  if (!pj_require(l, count <= rank, PJ_OUT_OF_RANGE, "too many indices for tensor of dimension %d (got %d)", rank, count))
+  if (!pj_require(l, count <= rank, PJ_OUT_OF_RANGE, "too many indices for tensor of dimension %d (got %d)", rank,
+                  count))
     return at;
   hlo_value shape = {.dtype = PJ_S32};
   for (int d = 0; d < count; ++d) {
@@ -169,8 +170,8 @@ hlo_value pj_take_along(pj_lowering *l, hlo_value x, hlo_value index, int dim) {
 
 // ---- writes through a view ------------------------------------------------------------------------------------------
 
-// How a view's dimensions lie in a base: base coordinate b is start[b] plus step[v] * (view coordinate v) over all v with
-// base_dim[v] == b. base_dim -1: a dimension of size 1.
+// How a view's dimensions lie in a base: base coordinate b is start[b] plus step[v] * (view coordinate v) over all v
+// with base_dim[v] == b. base_dim -1: a dimension of size 1.
 typedef struct layout {
   int base_dim[PJ_MAX_RANK];
   int64_t step[PJ_MAX_RANK];
@@ -213,7 +214,8 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
                              hlo_value updates) {
   hlo *h = l->h;
   if (hlo_failed(h)) return base;
-  if (base.dtype == PJ_PRED) op = op == HLO_ADD || op == HLO_MAX ? HLO_OR : op == HLO_MUL || op == HLO_MIN ? HLO_AND : op;
+  if (base.dtype == PJ_PRED)
+    op = op == HLO_ADD || op == HLO_MAX ? HLO_OR : op == HLO_MUL || op == HLO_MIN ? HLO_AND : op;
   hlo_value points = first_indices(at);
 
   // The full shape of the updates: the points, then the whole dimensions.
@@ -236,7 +238,8 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
     layout_as_flat(view, &where);
   }
 
-  // A whole dimension that runs through its base dimension one by one is a window of the scatter; others are indexed too.
+  // A whole dimension that runs through its base dimension one by one is a window of the scatter; others are indexed
+  // too.
   int window_of[PJ_MAX_RANK];
   for (int b = 0; b < target.rank; ++b) window_of[b] = -1;
   for (int v = 0; v < view->rank; ++v)
@@ -314,19 +317,11 @@ hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size
 
 // ---- lowerings ------------------------------------------------------------------------------------------------------
 
-// Whether the only result has no elements; then it is returned, since there is nothing to address.
-static bool returned_empty(pj_lowering *l) {
-  pj_type type = pj_result_type(l, 0);
-  if (pj_type_elements(&type)) return false;
-  pj_return(l, 0, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
-  return true;
-}
-
 // aten::index.Tensor(self, indices): self[i0, :, i1, ...]
 static void lower_index(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   pj_positions at = pj_positions_of_list(l, 1, x.rank, x.dims);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   pj_return(l, 0, first_indices(&at).id < 0 ? x : pj_positions_read(l, x, &at));
 }
 
@@ -340,7 +335,7 @@ static void lower_index_select(pj_lowering *l) {
   hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0));
   int dim = pj_dim(l, 1, x.rank);
   hlo_value index = pj_tensor(l, 2);
-  if (!require_index_dtype(l, "index_select", index) || returned_empty(l)) return;
+  if (!require_index_dtype(l, "index_select", index) || pj_returned_empty(l)) return;
   if (!pj_require(l, index.rank <= 1, PJ_OUT_OF_RANGE, "index_select(): Index is supposed to be a vector") ||
       !pj_require(l, x.dims[dim] > 0, PJ_OUT_OF_RANGE, "index out of range in self"))
     return;
@@ -353,14 +348,16 @@ static void lower_index_select(pj_lowering *l) {
 static void lower_gather(pj_lowering *l) {
   hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0)), index = pj_at_least_1d(l->h, pj_tensor(l, 2));
   int dim = pj_dim(l, 1, x.rank);
-  if (returned_empty(l)) return;
+  if (pj_returned_empty(l)) return;
   if (!pj_require(l, index.rank == x.rank, PJ_INVALID_ARGUMENT,
                   "Index tensor must have the same number of dimensions as input tensor"))
     return;
   for (int d = 0; d < x.rank; ++d)
-    if (!pj_require(l, d == dim ? x.dims[d] > 0 : index.dims[d] <= x.dims[d], PJ_INVALID_ARGUMENT,
-                    "Size does not match at dimension %d expected index of %lld to be no larger than self of %lld apart "
-                    "from dimension %d", d, (long long)index.dims[d], (long long)x.dims[d], dim))
+    if (!pj_require(
+            l, d == dim ? x.dims[d] > 0 : index.dims[d] <= x.dims[d], PJ_INVALID_ARGUMENT,
+            "Size does not match at dimension %d expected index of %lld to be no larger than self of %lld apart "
+            "from dimension %d",
+            d, (long long)index.dims[d], (long long)x.dims[d], dim))
       return;
   pj_return_reshaped(l, 0, pj_take_along(l, x, pj_index_check_from_zero(l, index, x.dims[dim]), dim));
 }
@@ -369,7 +366,7 @@ static void lower_gather(pj_lowering *l) {
 static void lower_take(pj_lowering *l) {
   hlo_value x = hlo_flatten(l->h, pj_tensor(l, 0)), index = pj_tensor(l, 1);
   if (!pj_require(l, index.dtype == PJ_S64, PJ_INVALID_ARGUMENT, "take(): Expected a long tensor for index") ||
-      returned_empty(l) ||
+      pj_returned_empty(l) ||
       !pj_require(l, x.dims[0] > 0, PJ_OUT_OF_RANGE, "take(): tried to take from an empty tensor"))
     return;
   pj_return(l, 0, hlo_take(l->h, x, pj_index_check(l, index, x.dims[0]), 0));

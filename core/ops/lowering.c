@@ -13,7 +13,8 @@ static hlo_value wrong_kind(pj_lowering *l, int i, const char *wanted) {
                   (int)argument(l, i)->kind);
 }
 
-bool pj_present(const pj_lowering *l, int i) { return argument(l, i)->kind != PJ_ARG_NONE; }
+pj_argument_kind pj_kind(const pj_lowering *l, int i) { return argument(l, i)->kind; }
+bool pj_present(const pj_lowering *l, int i) { return pj_kind(l, i) != PJ_ARG_NONE; }
 
 static hlo_value operand_value(pj_lowering *l, uint32_t index) {
   const pj_operand *o = &l->signature->operands[index];
@@ -65,7 +66,8 @@ hlo_value pj_list_tensor(pj_lowering *l, int i, int k) {
 }
 
 hlo_value pj_list_number(pj_lowering *l, int i, int k, pj_dtype dtype) {
-  if (argument(l, i)->kind == PJ_ARG_FLOATS) return hlo_constant(l->h, dtype, argument(l, i)->floats[k]);
+  const pj_argument *a = argument(l, i);
+  if (a->kind == PJ_ARG_FLOATS && k >= 0 && (uint32_t)k < a->count) return hlo_constant(l->h, dtype, a->floats[k]);
   int32_t element = list_element(l, i, k, PJ_ARG_NUMBERS);
   return element < 0 ? wrong_kind(l, i, "list of numbers") : hlo_convert(l->h, l->operands[element], dtype);
 }

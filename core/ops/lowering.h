@@ -21,6 +21,7 @@ typedef struct pj_lowering {
 
 // ---- arguments ------------------------------------------------------------------------------------------------------
 
+pj_argument_kind pj_kind(const pj_lowering *l, int argument);       // PJ_ARG_NONE outside the argument list
 bool pj_present(const pj_lowering *l, int argument);                // not None (and inside the argument list)
 hlo_value pj_tensor(pj_lowering *l, int argument);                  // as PyTorch sees it; a number gives a 0-d value of its own dtype
 pj_type pj_tensor_type(pj_lowering *l, int argument);               // dtype and sizes, also of shape-only tensors

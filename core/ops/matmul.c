@@ -37,7 +37,7 @@ static void lower_vdot(pj_lowering *l) {
 
 // Whether a number argument is known to have that value. Complex ones never are: they stay run-time inputs.
 static bool is_constant(pj_lowering *l, int argument, double value) {
-  return l->signature->arguments[argument].kind != PJ_ARG_NUMBER && pj_float(l, argument) == value;
+  return pj_kind(l, argument) != PJ_ARG_NUMBER && pj_float(l, argument) == value;
 }
 
 // beta * self + alpha * product, where beta = 0 ignores self, NaN too. beta and alpha are static: 0 and 1 change the
@@ -134,13 +134,13 @@ static void lower_scaled_mm(pj_lowering *l) {
 enum { BETA_ALPHA = PJ_STATIC(3) | PJ_STATIC(4) };
 
 PJ_LOWERINGS(matmul_lowerings) = {
-    {"aten::mm", lower_mm, 0, 0, 0},
-    {"aten::bmm", lower_mm, 0, 0, 0},
-    {"aten::mm.dtype", lower_mm, 0, 0, 0},
-    {"aten::bmm.dtype", lower_mm, 0, 0, 0},
-    {"aten::mv", lower_mv, 0, 0, 0},
-    {"aten::dot", lower_mv, 0, 0, 0},
-    {"aten::vdot", lower_vdot, 0, 0, 0},
+    {"aten::mm", lower_mm},
+    {"aten::bmm", lower_mm},
+    {"aten::mm.dtype", lower_mm},
+    {"aten::bmm.dtype", lower_mm},
+    {"aten::mv", lower_mv},
+    {"aten::dot", lower_mv},
+    {"aten::vdot", lower_vdot},
     {"aten::addmm", lower_addmm, .statics = BETA_ALPHA},
     {"aten::baddbmm", lower_addmm, .statics = BETA_ALPHA},
     {"aten::addmm.dtype", lower_addmm_dtype, .statics = PJ_STATIC(4) | PJ_STATIC(5)},
@@ -148,8 +148,8 @@ PJ_LOWERINGS(matmul_lowerings) = {
     {"aten::addmv", lower_addmv, .statics = BETA_ALPHA},
     {"aten::addbmm", lower_addbmm, .statics = BETA_ALPHA},
     {"aten::addr", lower_addr, .statics = BETA_ALPHA},
-    {"aten::_int_mm", lower_int_mm, 0, 0, 0},
-    {"aten::_weight_int8pack_mm", lower_int8_mm, 0, 0, 0},
-    {"aten::_scaled_mm", lower_scaled_mm, 0, 0, 0},
+    {"aten::_int_mm", lower_int_mm},
+    {"aten::_weight_int8pack_mm", lower_int8_mm},
+    {"aten::_scaled_mm", lower_scaled_mm},
     {0},
 };

@@ -6,18 +6,23 @@ static void lower_constant_pad(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int count;
   const int64_t *pad = pj_ints(l, 1, &count);
-  if (!pj_require(l, count % 2 == 0, PJ_INVALID_ARGUMENT, "Length of pad must be even but instead it equals %d", count) ||
-      !pj_require(l, count / 2 <= x.rank, PJ_INVALID_ARGUMENT, "Length of pad should be no more than twice the number of "
-                  "dimensions of the input. Pad length is %d while the input has %d dimensions.", count, x.rank))
+  if (!pj_require(l, count % 2 == 0, PJ_INVALID_ARGUMENT, "Length of pad must be even but instead it equals %d",
+                  count) ||
+      !pj_require(l, count / 2 <= x.rank, PJ_INVALID_ARGUMENT,
+                  "Length of pad should be no more than twice the number of "
+                  "dimensions of the input. Pad length is %d while the input has %d dimensions.",
+                  count, x.rank))
     return;
   int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0};
   for (int i = 0; i < count / 2; ++i) {
     int d = x.rank - 1 - i;
     low[d] = pad[2 * i];
     high[d] = pad[2 * i + 1];
-    if (!pj_require(l, x.dims[d] + low[d] + high[d] >= 0, PJ_INVALID_ARGUMENT, "The input size %lld, plus negative padding "
-                    "%lld and %lld resulted in a negative output size, which is invalid. Check dimension %d of your input.",
-                    (long long)x.dims[d], (long long)low[d], (long long)high[d], d))
+    if (!pj_require(
+            l, x.dims[d] + low[d] + high[d] >= 0, PJ_INVALID_ARGUMENT,
+            "The input size %lld, plus negative padding "
+            "%lld and %lld resulted in a negative output size, which is invalid. Check dimension %d of your input.",
+            (long long)x.dims[d], (long long)low[d], (long long)high[d], d))
       return;
   }
   pj_return(l, 0, hlo_pad(l->h, x, pj_number(l, 2, x.dtype), low, high, NULL));
@@ -34,9 +39,10 @@ static hlo_value reversed(pj_lowering *l, hlo_value x, int dim) { return hlo_rev
 static hlo_value reflect(pj_lowering *l, hlo_value x, int dim, int64_t low, int64_t high) {
   hlo *h = l->h;
   int64_t size = x.dims[dim];
-  if (!pj_require(l, low < size && high < size, PJ_INVALID_ARGUMENT, "Padding size should be less than the corresponding "
-                  "input dimension, but got: padding (%lld, %lld) at dimension %d of input of size %lld", (long long)low,
-                  (long long)high, dim, (long long)size))
+  if (!pj_require(l, low < size && high < size, PJ_INVALID_ARGUMENT,
+                  "Padding size should be less than the corresponding "
+                  "input dimension, but got: padding (%lld, %lld) at dimension %d of input of size %lld",
+                  (long long)low, (long long)high, dim, (long long)size))
     return x;
   hlo_value parts[3];
   int count = 0;
@@ -86,7 +92,8 @@ static hlo_value reflect_backward(pj_lowering *l, hlo_value grad, int dim, int64
   hlo_value sum = inner(l, grad, dim, size, low, high);
   if (low > 0) sum = hlo_add(h, sum, placed(l, reversed(l, hlo_slice_dim(h, grad, dim, 0, low), dim), dim, 1, size));
   if (high > 0)
-    sum = hlo_add(h, sum, placed(l, reversed(l, hlo_slice_dim(h, grad, dim, end - high, end), dim), dim, size - 1 - high, size));
+    sum = hlo_add(
+        h, sum, placed(l, reversed(l, hlo_slice_dim(h, grad, dim, end - high, end), dim), dim, size - 1 - high, size));
   return sum;
 }
 
@@ -111,9 +118,11 @@ static void lower_padding(pj_lowering *l, hlo_value (*pad_dim)(pj_lowering *, hl
   hlo_value x = pj_tensor(l, 0);
   int count;
   const int64_t *pad = pj_ints(l, 1, &count);
-  if (!pj_require(l, count % 2 == 0 && count / 2 <= x.rank, PJ_INVALID_ARGUMENT, "padding: wrong number of sizes (%d)", count))
+  if (!pj_require(l, count % 2 == 0 && count / 2 <= x.rank, PJ_INVALID_ARGUMENT, "padding: wrong number of sizes (%d)",
+                  count))
     return;
-  for (int i = 0; i < count / 2 && !hlo_failed(l->h); ++i) x = pad_dim(l, x, x.rank - 1 - i, pad[2 * i], pad[2 * i + 1]);
+  for (int i = 0; i < count / 2 && !hlo_failed(l->h); ++i)
+    x = pad_dim(l, x, x.rank - 1 - i, pad[2 * i], pad[2 * i + 1]);
   pj_return(l, 0, x);
 }
 
@@ -154,8 +163,14 @@ PJ_LOWERINGS(padding_lowerings) = {
     {.name = "aten::reflection_pad1d_backward", .lower = lower_reflection_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
     {.name = "aten::reflection_pad2d_backward", .lower = lower_reflection_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
     {.name = "aten::reflection_pad3d_backward", .lower = lower_reflection_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::replication_pad1d_backward", .lower = lower_replication_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::replication_pad2d_backward", .lower = lower_replication_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::replication_pad3d_backward", .lower = lower_replication_pad_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::replication_pad1d_backward",
+     .lower = lower_replication_pad_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::replication_pad2d_backward",
+     .lower = lower_replication_pad_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::replication_pad3d_backward",
+     .lower = lower_replication_pad_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {0},
 };

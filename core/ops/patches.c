@@ -64,7 +64,8 @@ static void lower_im2col(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   pj_patches p[2];
   if (!read_patches(l, 1, p)) return;
-  if (!pj_require(l, x.rank == 3 || x.rank == 4, PJ_INVALID_ARGUMENT, "Expected 3D or 4D (batch mode) tensor with possibly 0 "
+  if (!pj_require(l, x.rank == 3 || x.rank == 4, PJ_INVALID_ARGUMENT,
+                  "Expected 3D or 4D (batch mode) tensor with possibly 0 "
                   "batch size and other non-zero dimensions for input"))
     return;
   if (x.rank == 3) x = hlo_keep(h, x, 0);
@@ -90,12 +91,16 @@ static void lower_col2im(pj_lowering *l) {
                   "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions"))
     return;
   if (x.rank == 2) x = hlo_keep(h, x, 0);
-  int64_t rows = pj_patches_count(&p[0], size[0]), columns = pj_patches_count(&p[1], size[1]), kernel = p[0].taps * p[1].taps;
-  if (!pj_require(l, x.dims[1] % kernel == 0, PJ_INVALID_ARGUMENT, "Expected size of input's dimension 1 to be divisible by "
-                  "the product of kernel_size, but got input.size(1)=%lld", (long long)x.dims[1]) ||
-      !pj_require(l, x.dims[2] == rows * columns, PJ_INVALID_ARGUMENT, "Given output_size, expected size of input's dimension 2 "
-                  "to match the calculated number of sliding blocks %lld * %lld, but got input.size(2)=%lld", (long long)rows,
-                  (long long)columns, (long long)x.dims[2]))
+  int64_t rows = pj_patches_count(&p[0], size[0]), columns = pj_patches_count(&p[1], size[1]),
+          kernel = p[0].taps * p[1].taps;
+  if (!pj_require(l, x.dims[1] % kernel == 0, PJ_INVALID_ARGUMENT,
+                  "Expected size of input's dimension 1 to be divisible by "
+                  "the product of kernel_size, but got input.size(1)=%lld",
+                  (long long)x.dims[1]) ||
+      !pj_require(l, x.dims[2] == rows * columns, PJ_INVALID_ARGUMENT,
+                  "Given output_size, expected size of input's dimension 2 "
+                  "to match the calculated number of sliding blocks %lld * %lld, but got input.size(2)=%lld",
+                  (long long)rows, (long long)columns, (long long)x.dims[2]))
     return;
   hlo_value y = hlo_reshape(h, x, 6, (int64_t[]){x.dims[0], x.dims[1] / kernel, p[0].taps, p[1].taps, rows, columns});
   y = hlo_swap(h, y, 3, 4);
@@ -115,7 +120,8 @@ static void lower_unfold_backward(pj_lowering *l) {
     return;
   }
   int dim = pj_dim(l, 2, type.rank), order[PJ_MAX_RANK], next = 0;
-  if (!pj_require(l, grad.rank == type.rank + 1 && p.stride > 0, PJ_INVALID_ARGUMENT, "unfold_backward: grad_in must have the "
+  if (!pj_require(l, grad.rank == type.rank + 1 && p.stride > 0, PJ_INVALID_ARGUMENT,
+                  "unfold_backward: grad_in must have the "
                   "windows as its last dimension"))
     return;
   if (p.taps == 0 || hlo_size(grad) == 0) {

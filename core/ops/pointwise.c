@@ -17,19 +17,21 @@ static void binary(pj_lowering *l, pj_binary formula) {
 
 // ---- one operand ----------------------------------------------------------------------------------------------------
 
-// X(ATen name, formula)
+// X(ATen name, formula); those of UNARY_OPS are prims too
 #define UNARY_OPS(X) \
-  X(abs, pj_abs) X(acos, hlo_acos) X(acosh, hlo_acosh) X(angle, pj_angle) X(asin, hlo_asin) X(asinh, hlo_asinh) \
-  X(atan, hlo_atan) X(atanh, hlo_atanh) X(bitwise_not, pj_bitwise_not) X(ceil, pj_ceil) X(cos, hlo_cos) \
-  X(cosh, hlo_cosh) X(deg2rad, pj_deg2rad) X(exp, hlo_exp) X(exp2, pj_exp2) X(expm1, hlo_expm1) X(floor, pj_floor) \
-  X(frac, pj_frac) X(log, hlo_log) X(log10, pj_log10) X(log1p, hlo_log1p) X(log2, pj_log2) X(neg, hlo_neg) \
-  X(rad2deg, pj_rad2deg) X(reciprocal, pj_reciprocal) X(round, pj_round) X(rsqrt, hlo_rsqrt) X(sgn, pj_sgn) \
-  X(sigmoid, pj_sigmoid) X(sign, pj_sgn) X(sin, hlo_sin) X(sinh, hlo_sinh) X(sqrt, hlo_sqrt) X(tan, hlo_tan) \
-  X(tanh, hlo_tanh) X(trunc, pj_trunc) X(_conj_physical, hlo_conj) X(_conj_copy, hlo_conj) X(_neg_view_copy, hlo_neg) \
-  X(cbrt, hlo_cbrt)
+  X(abs, pj_abs) X(acos, hlo_acos) X(acosh, hlo_acosh) X(asin, hlo_asin) X(asinh, hlo_asinh) X(atan, hlo_atan) \
+  X(atanh, hlo_atanh) X(bitwise_not, pj_bitwise_not) X(ceil, pj_ceil) X(cos, hlo_cos) X(cosh, hlo_cosh) X(exp, hlo_exp) \
+  X(exp2, pj_exp2) X(expm1, hlo_expm1) X(floor, pj_floor) X(log, hlo_log) X(log10, pj_log10) X(log1p, hlo_log1p) \
+  X(log2, pj_log2) X(neg, hlo_neg) X(reciprocal, pj_reciprocal) X(round, pj_round) X(rsqrt, hlo_rsqrt) X(sign, pj_sgn) \
+  X(sin, hlo_sin) X(sinh, hlo_sinh) X(sqrt, hlo_sqrt) X(tan, hlo_tan) X(tanh, hlo_tanh) X(trunc, pj_trunc)
+#define ATEN_UNARY_OPS(X) \
+  X(angle, pj_angle) X(deg2rad, pj_deg2rad) X(frac, pj_frac) X(rad2deg, pj_rad2deg) X(sgn, pj_sgn) \
+  X(sigmoid, pj_sigmoid) X(_conj_physical, hlo_conj) X(_conj_copy, hlo_conj) X(_neg_view_copy, hlo_neg)
 
 #define DEFINE_UNARY(name, formula) static void lower_##name(pj_lowering *l) { unary(l, formula); }
 UNARY_OPS(DEFINE_UNARY)
+ATEN_UNARY_OPS(DEFINE_UNARY)
+DEFINE_UNARY(cbrt, hlo_cbrt)
 
 // aten::round.decimals(self, decimals): round(x * 10^d) / 10^d
 static void lower_round_decimals(pj_lowering *l) {
@@ -143,7 +145,7 @@ static void lower_div_mode(pj_lowering *l) {
 // aten::pow.Tensor_Scalar(self, exponent): the exponent is part of the program.
 static void lower_pow_scalar(pj_lowering *l) {
   hlo_value x = pj_as(l, 0, pj_result_math(l, 0));
-  if (l->signature->arguments[1].kind == PJ_ARG_NUMBER || pj_dtype_is_complex(x.dtype)) return binary(l, pj_pow);
+  if (pj_kind(l, 1) == PJ_ARG_NUMBER || pj_dtype_is_complex(x.dtype)) return binary(l, pj_pow);
   double exponent = pj_float(l, 1);
   pj_require(l, !pj_dtype_is_integer(x.dtype) || exponent >= 0, PJ_INVALID_ARGUMENT,
              "Integers to negative integer powers are not allowed.");
@@ -225,10 +227,14 @@ static void lower_addcdiv(pj_lowering *l) {
   pj_return(l, 0, hlo_add(h, pj_as(l, 0, dtype), hlo_div(h, numerator, pj_as(l, 2, dtype))));
 }
 
-#define UNARY_ENTRY(name, formula) {"aten::" #name, lower_##name}, {"prims::" #name, lower_##name},
+#define ATEN_ENTRY(name, formula) {"aten::" #name, lower_##name},
+#define PRIMS_ENTRY(name, formula) {"prims::" #name, lower_##name},
 
 PJ_LOWERINGS(pointwise_lowerings) = {
-    UNARY_OPS(UNARY_ENTRY)
+    UNARY_OPS(ATEN_ENTRY)
+    UNARY_OPS(PRIMS_ENTRY)
+    ATEN_UNARY_OPS(ATEN_ENTRY)
+    {"prims::cbrt", lower_cbrt},
     {"prims::conj_physical", lower__conj_physical},
     {"aten::round.decimals", lower_round_decimals},
     {"aten::frexp.Tensor", lower_frexp},

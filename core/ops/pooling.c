@@ -10,8 +10,8 @@ typedef struct pool {
 } pool;
 
 // An argument of one number a dimension, or one for all; an empty list (a stride) is `otherwise`.
-static bool read_sizes(pj_lowering *l, int argument, int spatial, int64_t least, const int64_t *otherwise, const char *what,
-                       int64_t *out) {
+static bool read_sizes(pj_lowering *l, int argument, int spatial, int64_t least, const int64_t *otherwise,
+                       const char *what, int64_t *out) {
   int count;
   const int64_t *values = pj_ints(l, argument, &count);
   if (!pj_require(l, count == 1 || count == spatial || (!count && otherwise), PJ_INVALID_ARGUMENT,
@@ -36,8 +36,10 @@ static bool read_pool(pj_lowering *l, int first, int dilation, int spatial, pool
       (dilation >= 0 && !read_sizes(l, dilation, spatial, 1, NULL, "dilation", p->dilation)))
     return false;
   for (int d = 0; d < spatial; ++d)
-    if (!pj_require(l, p->padding[d] <= p->kernel[d] / 2, PJ_INVALID_ARGUMENT, "pad should be at most half of effective kernel "
-                    "size, but got pad=%lld, kernel_size=%lld", (long long)p->padding[d], (long long)p->kernel[d]))
+    if (!pj_require(l, p->padding[d] <= p->kernel[d] / 2, PJ_INVALID_ARGUMENT,
+                    "pad should be at most half of effective kernel "
+                    "size, but got pad=%lld, kernel_size=%lld",
+                    (long long)p->padding[d], (long long)p->kernel[d]))
       return false;
   return true;
 }
@@ -54,21 +56,6 @@ static hlo_window window_of(const pool *p, int rank, const int64_t *in, const in
     w.pad_high[at] = (out[at] - 1) * p->stride[d] + p->dilation[d] * (p->kernel[d] - 1) + 1 - in[at] - p->padding[d];
   }
   return w;
-}
-
-static hlo_value wide(pj_lowering *l, int argument) {
-  hlo_value x = pj_tensor(l, argument);
-  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
-}
-
-static bool returned_empty(pj_lowering *l) {
-  pj_type first = pj_result_type(l, 0);
-  if (pj_type_elements(&first)) return false;
-  for (int r = 0; r < pj_result_count(l); ++r) {
-    pj_type type = pj_result_type(l, r);
-    pj_return(l, r, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
-  }
-  return true;
 }
 
 // ---- the largest ----------------------------------------------------------------------------------------------------
@@ -95,14 +82,17 @@ hlo_value pj_flat_places(pj_lowering *l, hlo_value x, int spatial) {
   return places;
 }
 
-// aten::max_pool<n>d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode): (values, places in the plane)
+// aten::max_pool<n>d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode): (values, places in the
+// plane)
 static void max_pool(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value x = wide(l, 0);
+  hlo_value x = pj_wide(l, 0);
   pool p;
-  if (!read_pool(l, 1, 4, spatial, &p) || returned_empty(l)) return;
-  if (!pj_require(l, x.rank >= spatial + 1 && hlo_size(x), PJ_INVALID_ARGUMENT, "max_pool: expected a non-empty tensor with "
-                  "%d spatial dimensions", spatial))
+  if (!read_pool(l, 1, 4, spatial, &p) || pj_returned_empty(l)) return;
+  if (!pj_require(l, x.rank >= spatial + 1 && hlo_size(x), PJ_INVALID_ARGUMENT,
+                  "max_pool: expected a non-empty tensor with "
+                  "%d spatial dimensions",
+                  spatial))
     return;
   hlo_window w = window_of(&p, x.rank, x.dims, pj_result_type(l, 0).dims);
   hlo_value operands[] = {x, pj_flat_places(l, x, spatial)}, out[2];
@@ -112,14 +102,15 @@ static void max_pool(pj_lowering *l, int spatial) {
   pj_return(l, 1, out[1]);
 }
 
-// aten::max_pool<n>d_with_indices_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices): every
-// tap of every window takes the gradient if the window's largest was there; the taps are then summed back over x.
+// aten::max_pool<n>d_with_indices_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode,
+// indices): every tap of every window takes the gradient if the window's largest was there; the taps are then summed
+// back over x.
 static void max_pool_backward(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value grad = wide(l, 0), indices = pj_tensor(l, 7);
+  hlo_value grad = pj_wide(l, 0), indices = pj_tensor(l, 7);
   pj_type x = pj_tensor_type(l, 1);
   pool p;
-  if (!read_pool(l, 2, 5, spatial, &p) || returned_empty(l)) return;
+  if (!read_pool(l, 2, 5, spatial, &p) || pj_returned_empty(l)) return;
   if (!pj_require(l, grad.rank == x.rank && hlo_same_dims(grad, indices), PJ_INVALID_ARGUMENT,
                   "max_pool backward: grad_output and indices must have the output's sizes"))
     return;
@@ -138,7 +129,8 @@ static void max_pool_backward(pj_lowering *l, int spatial) {
   if (!pj_require(l, rank <= PJ_MAX_RANK, PJ_INVALID_ARGUMENT, "max_pool backward: too many dimensions")) return;
   hlo_value place = hlo_constant_int(h, PJ_S32, 0);
   for (int d = 0; d < spatial; ++d) {
-    hlo_value tap = hlo_iota(h, PJ_S32, rank, dims, lead + 2 * d), window = hlo_iota(h, PJ_S32, rank, dims, lead + 2 * d + 1);
+    hlo_value tap = hlo_iota(h, PJ_S32, rank, dims, lead + 2 * d),
+              window = hlo_iota(h, PJ_S32, rank, dims, lead + 2 * d + 1);
     hlo_value from = hlo_sub(h, hlo_mul(h, window, hlo_constant_int(h, PJ_S32, p.stride[d])),
                              hlo_constant_int(h, PJ_S32, p.padding[d]));
     hlo_value along = hlo_add(h, from, hlo_mul(h, tap, hlo_constant_int(h, PJ_S32, p.dilation[d])));
@@ -166,8 +158,8 @@ static void lower_max_pool3d_backward(pj_lowering *l) { max_pool_backward(l, 3);
 
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
-// What the sum of each window is divided by, over the last dimensions of an output of `rank` dimensions `out`. Windows that
-// reach beyond the padding (ceil_mode) count only what lies inside it.
+// What the sum of each window is divided by, over the last dimensions of an output of `rank` dimensions `out`. Windows
+// that reach beyond the padding (ceil_mode) count only what lies inside it.
 static hlo_value divisors(pj_lowering *l, const pool *p, int first, int rank, const int64_t *in, const int64_t *out,
                           pj_dtype dtype) {
   hlo *h = l->h;
@@ -181,7 +173,8 @@ static hlo_value divisors(pj_lowering *l, const pool *p, int first, int rank, co
     int at = rank - p->spatial + d;
     int64_t low = include_padding ? -p->padding[d] : 0, high = in[at] + (include_padding ? p->padding[d] : 0);
     hlo_value begin = hlo_iota(h, PJ_S32, 1, &out[at], 0);
-    begin = hlo_sub(h, hlo_mul(h, begin, hlo_constant_int(h, PJ_S32, p->stride[d])), hlo_constant_int(h, PJ_S32, p->padding[d]));
+    begin = hlo_sub(h, hlo_mul(h, begin, hlo_constant_int(h, PJ_S32, p->stride[d])),
+                    hlo_constant_int(h, PJ_S32, p->padding[d]));
     hlo_value end = hlo_add(h, begin, hlo_constant_int(h, PJ_S32, p->kernel[d]));
     hlo_value count = hlo_sub(h, hlo_min(h, end, hlo_constant_int(h, PJ_S32, high)),
                               hlo_max(h, begin, hlo_constant_int(h, PJ_S32, low)));
@@ -193,25 +186,27 @@ static hlo_value divisors(pj_lowering *l, const pool *p, int first, int rank, co
 // aten::avg_pool<n>d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 static void avg_pool(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value x = wide(l, 0);
+  hlo_value x = pj_wide(l, 0);
   pool p;
-  if (!read_pool(l, 1, -1, spatial, &p) || returned_empty(l)) return;
+  if (!read_pool(l, 1, -1, spatial, &p) || pj_returned_empty(l)) return;
   pj_type out = pj_result_type(l, 0);
   if (!pj_require(l, x.rank >= spatial + 1 && x.rank == out.rank && hlo_size(x), PJ_INVALID_ARGUMENT,
                   "avg_pool: expected a non-empty tensor with %d spatial dimensions", spatial))
     return;
   hlo_window w = window_of(&p, x.rank, x.dims, out.dims);
-  pj_return(l, 0, hlo_div(h, hlo_reduce_window(h, HLO_ADD, x, &w), divisors(l, &p, 1, x.rank, x.dims, out.dims, x.dtype)));
+  pj_return(l, 0,
+            hlo_div(h, hlo_reduce_window(h, HLO_ADD, x, &w), divisors(l, &p, 1, x.rank, x.dims, out.dims, x.dtype)));
 }
 
-// aten::avg_pool<n>d_backward(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-// an element takes the share of every window that it lies in, a window sum over the stretched gradient
+// aten::avg_pool<n>d_backward(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+// divisor_override): an element takes the share of every window that it lies in, a window sum over the stretched
+// gradient
 static void avg_pool_backward(pj_lowering *l, int spatial) {
   hlo *h = l->h;
-  hlo_value grad = wide(l, 0);
+  hlo_value grad = pj_wide(l, 0);
   pj_type x = pj_tensor_type(l, 1);
   pool p;
-  if (!read_pool(l, 2, -1, spatial, &p) || returned_empty(l)) return;
+  if (!read_pool(l, 2, -1, spatial, &p) || pj_returned_empty(l)) return;
   if (!pj_require(l, grad.rank == x.rank && hlo_size(grad), PJ_INVALID_ARGUMENT,
                   "avg_pool backward: grad_output must have the output's sizes"))
     return;
@@ -236,8 +231,12 @@ static void lower_avg_pool3d_backward(pj_lowering *l) { avg_pool_backward(l, 3);
 PJ_LOWERINGS(pooling_lowerings) = {
     {.name = "aten::max_pool2d_with_indices", .lower = lower_max_pool2d},
     {.name = "aten::max_pool3d_with_indices", .lower = lower_max_pool3d},
-    {.name = "aten::max_pool2d_with_indices_backward", .lower = lower_max_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
-    {.name = "aten::max_pool3d_with_indices_backward", .lower = lower_max_pool3d_backward, .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::max_pool2d_with_indices_backward",
+     .lower = lower_max_pool2d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
+    {.name = "aten::max_pool3d_with_indices_backward",
+     .lower = lower_max_pool3d_backward,
+     .shape_only = PJ_SHAPE_ONLY(1)},
     {.name = "aten::avg_pool2d", .lower = lower_avg_pool2d},
     {.name = "aten::avg_pool3d", .lower = lower_avg_pool3d},
     {.name = "aten::avg_pool2d_backward", .lower = lower_avg_pool2d_backward, .shape_only = PJ_SHAPE_ONLY(1)},

@@ -100,9 +100,9 @@ static void lower_gru_backward(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(recurrent_lowerings) = {
-    {"aten::_thnn_fused_lstm_cell", lower_lstm, 0, 0, 0},
-    {"aten::_thnn_fused_lstm_cell_backward_impl", lower_lstm_backward, 0, 0, 0},
-    {"aten::_thnn_fused_gru_cell", lower_gru, 0, 0, 0},
-    {"aten::_thnn_fused_gru_cell_backward", lower_gru_backward, 0, 0, 0},
+    {"aten::_thnn_fused_lstm_cell", lower_lstm},
+    {"aten::_thnn_fused_lstm_cell_backward_impl", lower_lstm_backward},
+    {"aten::_thnn_fused_gru_cell", lower_gru},
+    {"aten::_thnn_fused_gru_cell_backward", lower_gru_backward},
     {0},
 };

@@ -12,7 +12,7 @@ pj_axes pj_axes_one(int dim) { return (pj_axes){.dims = {dim}, .count = 1}; }
 
 pj_axes pj_axes_argument(pj_lowering *l, int argument, int rank) {
   if (!pj_present(l, argument)) return pj_axes_all(rank);
-  if (l->signature->arguments[argument].kind == PJ_ARG_INT) return pj_axes_one(pj_dim(l, argument, rank));
+  if (pj_kind(l, argument) == PJ_ARG_INT) return pj_axes_one(pj_dim(l, argument, rank));
   pj_axes axes;
   axes.count = pj_dims(l, argument, rank, true, axes.dims);
   return axes;
@@ -60,6 +60,23 @@ hlo_value pj_arg_extreme(hlo *h, hlo_value x, hlo_value extreme, int dim) {
 void pj_return_reshaped(pj_lowering *l, int result, hlo_value value) {
   pj_type type = pj_result_type(l, result);
   pj_return(l, result, hlo_reshape(l->h, value, type.rank, type.dims));
+}
+
+void pj_return_zeros(pj_lowering *l, int result) {
+  pj_type type = pj_result_type(l, result);
+  pj_return(l, result, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
+}
+
+bool pj_returned_empty(pj_lowering *l) {
+  pj_type first = pj_result_type(l, 0);
+  if (pj_type_elements(&first)) return false;
+  for (int r = 0; r < pj_result_count(l); ++r) pj_return_zeros(l, r);
+  return true;
+}
+
+hlo_value pj_wide(pj_lowering *l, int argument) {
+  hlo_value x = pj_tensor(l, argument);
+  return hlo_convert(l->h, x, pj_math_dtype(x.dtype));
 }
 
 bool pj_wanted(const pj_lowering *l, int result) { return result >= 0 && result < pj_result_count(l); }

@@ -34,12 +34,17 @@ hlo_value pj_arg_extreme(hlo *h, hlo_value x, hlo_value extreme, int dim);
 
 // Returns `value` with the dimensions that PyTorch expects of it, so keepdim needs no reading.
 void pj_return_reshaped(pj_lowering *l, int result, hlo_value value);
+void pj_return_zeros(pj_lowering *l, int result);
+// Returns zeros for all results, and gives true, when the first has no elements: there is nothing to compute.
+bool pj_returned_empty(pj_lowering *l);
 // Whether the call has that result: those that PyTorch leaves undefined are not in the list.
 bool pj_wanted(const pj_lowering *l, int result);
 // The result that holds gradient `i` of an op with an `output_mask` argument, or -1 when it is not asked for: the
 // undefined ones are not in the list of results.
 int pj_gradient(pj_lowering *l, int mask, int i);
 
+// A tensor argument in the dtype that PyTorch's kernels compute in (pj_math_dtype).
+hlo_value pj_wide(pj_lowering *l, int argument);
 hlo_value pj_scale(hlo *h, hlo_value x, double factor);  // x * factor, in the dtype of x
 hlo_value pj_full_like(hlo *h, hlo_value x, double value);  // 0-d of the dtype of x
 

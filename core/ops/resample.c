@@ -157,18 +157,11 @@ static hlo_value resample_dim_backward(pj_lowering *l, hlo_value grad, int dim, 
 // ---- all dimensions -------------------------------------------------------------------------------------------------
 
 static bool require_image(pj_lowering *l, int rank, int spatial) {
-  return pj_require(l, rank == spatial + 2, PJ_INVALID_ARGUMENT, "It is expected input_size equals to %d, but got size %d",
-                    spatial + 2, rank);
+  return pj_require(l, rank == spatial + 2, PJ_INVALID_ARGUMENT,
+                    "It is expected input_size equals to %d, but got size %d", spatial + 2, rank);
 }
 
-static bool returned_empty(pj_lowering *l) {
-  pj_type type = pj_result_type(l, 0);
-  if (pj_type_elements(&type)) return false;
-  pj_return(l, 0, hlo_full(l->h, type.dtype, type.rank, type.dims, 0));
-  return true;
-}
-
-// Integers are interpolated in float32 and rounded, half away from zero.
+// Integers are interpolated in float32 and rounded after each dimension, the last first, as PyTorch does.
 static pj_dtype interpolation_dtype(pj_dtype dtype) { return pj_dtype_is_float(dtype) ? pj_math_dtype(dtype) : PJ_F32; }
 
 static hlo_value rounded(pj_lowering *l, hlo_value y, pj_dtype dtype) {
@@ -184,18 +177,19 @@ static void upsample(pj_lowering *l, method m, int spatial) {
   hlo_value x = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
   bool nearest = m == NEAREST || m == NEAREST_EXACT;
-  if (!require_image(l, x.rank, spatial) || returned_empty(l)) return;
+  if (!require_image(l, x.rank, spatial) || pj_returned_empty(l)) return;
   if (!pj_require(l, hlo_size(x) > 0, PJ_INVALID_ARGUMENT, "Non-empty input expected for upsampling")) return;
   pj_dtype dtype = interpolation_dtype(x.dtype);
   if (!nearest) x = hlo_convert(h, x, dtype);
-  for (int d = 0; d < spatial; ++d) {
+  for (int d = spatial - 1; d >= 0; --d) {
     int dim = 2 + d;
     axis a = axis_of(l, x.dims[dim], type.dims[dim], !nearest && pj_bool(l, 2), (nearest ? 2 : 3) + d);
     if (is_identity(&a)) continue;
     taps t = taps_of(l, m, &a, nearest ? PJ_F32 : dtype);
     x = resample_dim(l, x, dim, &t);
+    if (!nearest) x = rounded(l, x, type.dtype);
   }
-  pj_return(l, 0, nearest ? x : rounded(l, x, type.dtype));
+  pj_return(l, 0, x);
 }
 
 // (grad_output, output_size, input_size, [align_corners,] scales...)
@@ -204,7 +198,7 @@ static void upsample_backward(pj_lowering *l, method m, int spatial) {
   hlo_value grad = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
   bool nearest = m == NEAREST || m == NEAREST_EXACT;
-  if (!require_image(l, grad.rank, spatial) || returned_empty(l)) return;
+  if (!require_image(l, grad.rank, spatial) || pj_returned_empty(l)) return;
   if (!pj_require(l, hlo_size(grad) > 0, PJ_INVALID_ARGUMENT, "Non-empty grad_output expected for upsampling")) return;
   pj_dtype dtype = interpolation_dtype(grad.dtype);
   grad = hlo_convert(h, grad, dtype);
@@ -233,8 +227,8 @@ UPSAMPLE(trilinear3d, LINEAR, 3)
 UPSAMPLE(bicubic2d, CUBIC, 2)
 
 // ---- antialiased ----------------------------------------------------------------------------------------------------
-// As in Pillow: each output element is a weighted mean of all input elements within the filter's reach, which grows with
-// the scale. The weights are a matrix (in, out).
+// As in Pillow: each output element is a weighted mean of all input elements within the filter's reach, which grows
+// with the scale. The weights are a matrix (in, out).
 
 typedef struct filter {
   double reach;
@@ -283,25 +277,26 @@ static hlo_value antialias_matrix(pj_lowering *l, const filter *f, const axis *a
 static void upsample_antialiased(pj_lowering *l, const filter *f) {
   hlo_value x = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
-  if (!require_image(l, x.rank, 2) || returned_empty(l)) return;
+  if (!require_image(l, x.rank, 2) || pj_returned_empty(l)) return;
   if (!pj_require(l, hlo_size(x) > 0, PJ_INVALID_ARGUMENT, "Non-empty input expected for upsampling")) return;
   x = hlo_convert(l->h, x, interpolation_dtype(x.dtype));
   for (int d = 1; d >= 0; --d) {
     axis a = axis_of(l, x.dims[2 + d], type.dims[2 + d], pj_bool(l, 2), 3 + d);
-    if (!is_identity(&a)) x = product_dim(l, x, 2 + d, antialias_matrix(l, f, &a, x.dtype));
+    if (!is_identity(&a)) x = rounded(l, product_dim(l, x, 2 + d, antialias_matrix(l, f, &a, x.dtype)), type.dtype);
   }
-  pj_return(l, 0, rounded(l, x, type.dtype));
+  pj_return(l, 0, x);
 }
 
 // (grad_output, output_size, input_size, align_corners, scales_h, scales_w)
 static void upsample_antialiased_backward(pj_lowering *l, const filter *f) {
   hlo_value grad = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
-  if (!require_image(l, grad.rank, 2) || returned_empty(l)) return;
+  if (!require_image(l, grad.rank, 2) || pj_returned_empty(l)) return;
   grad = hlo_convert(l->h, grad, interpolation_dtype(grad.dtype));
   for (int d = 0; d < 2; ++d) {
     axis a = axis_of(l, type.dims[2 + d], grad.dims[2 + d], pj_bool(l, 3), 4 + d);
-    if (!is_identity(&a)) grad = product_dim(l, grad, 2 + d, hlo_swap(l->h, antialias_matrix(l, f, &a, grad.dtype), 0, 1));
+    if (!is_identity(&a))
+      grad = product_dim(l, grad, 2 + d, hlo_swap(l->h, antialias_matrix(l, f, &a, grad.dtype), 0, 1));
   }
   pj_return(l, 0, grad);
 }
@@ -324,11 +319,17 @@ PJ_LOWERINGS(resample_lowerings) = {
     {.name = "aten::upsample_nearest3d", .lower = lower_nearest3d, .statics = SCALES_FROM(2)},
     {.name = "aten::upsample_nearest3d_backward", .lower = lower_nearest3d_backward, .statics = SCALES_FROM(3)},
     {.name = "aten::_upsample_nearest_exact1d", .lower = lower_nearest_exact1d, .statics = SCALES_FROM(2)},
-    {.name = "aten::_upsample_nearest_exact1d_backward", .lower = lower_nearest_exact1d_backward, .statics = SCALES_FROM(3)},
+    {.name = "aten::_upsample_nearest_exact1d_backward",
+     .lower = lower_nearest_exact1d_backward,
+     .statics = SCALES_FROM(3)},
     {.name = "aten::_upsample_nearest_exact2d", .lower = lower_nearest_exact2d, .statics = SCALES_FROM(2)},
-    {.name = "aten::_upsample_nearest_exact2d_backward", .lower = lower_nearest_exact2d_backward, .statics = SCALES_FROM(3)},
+    {.name = "aten::_upsample_nearest_exact2d_backward",
+     .lower = lower_nearest_exact2d_backward,
+     .statics = SCALES_FROM(3)},
     {.name = "aten::_upsample_nearest_exact3d", .lower = lower_nearest_exact3d, .statics = SCALES_FROM(2)},
-    {.name = "aten::_upsample_nearest_exact3d_backward", .lower = lower_nearest_exact3d_backward, .statics = SCALES_FROM(3)},
+    {.name = "aten::_upsample_nearest_exact3d_backward",
+     .lower = lower_nearest_exact3d_backward,
+     .statics = SCALES_FROM(3)},
     {.name = "aten::upsample_linear1d", .lower = lower_linear1d, .statics = SCALES_FROM(3)},
     {.name = "aten::upsample_linear1d_backward", .lower = lower_linear1d_backward, .statics = SCALES_FROM(4)},
     {.name = "aten::upsample_bilinear2d", .lower = lower_bilinear2d, .statics = SCALES_FROM(3)},
@@ -338,7 +339,9 @@ PJ_LOWERINGS(resample_lowerings) = {
     {.name = "aten::upsample_bicubic2d", .lower = lower_bicubic2d, .statics = SCALES_FROM(3)},
     {.name = "aten::upsample_bicubic2d_backward", .lower = lower_bicubic2d_backward, .statics = SCALES_FROM(4)},
     {.name = "aten::_upsample_bilinear2d_aa", .lower = lower_bilinear2d_aa, .statics = SCALES_FROM(3)},
-    {.name = "aten::_upsample_bilinear2d_aa_backward", .lower = lower_bilinear2d_aa_backward, .statics = SCALES_FROM(4)},
+    {.name = "aten::_upsample_bilinear2d_aa_backward",
+     .lower = lower_bilinear2d_aa_backward,
+     .statics = SCALES_FROM(4)},
     {.name = "aten::_upsample_bicubic2d_aa", .lower = lower_bicubic2d_aa, .statics = SCALES_FROM(3)},
     {.name = "aten::_upsample_bicubic2d_aa_backward", .lower = lower_bicubic2d_aa_backward, .statics = SCALES_FROM(4)},
     {.name = "aten::_upsample_lanczos2d_aa", .lower = lower_lanczos2d_aa, .statics = SCALES_FROM(3)},

@@ -13,13 +13,15 @@ static void scan(pj_lowering *l, hlo_op op) {
 static void lower_cumsum(pj_lowering *l) { scan(l, HLO_ADD); }
 static void lower_cumprod(pj_lowering *l) { scan(l, HLO_MUL); }
 
-// (value, place) so far and next: the later one wins ties, and a NaN wins over all that is not NaN.
+// Two (value, place): the later place wins ties, and a NaN wins over all that is not NaN. Said with the places, so that
+// the order of the two does not matter: a compiler may combine the parts of a window in any.
 static void extreme_body(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
-  hlo_value so_far = arguments[0], next = arguments[2];
-  hlo_value better = *(hlo_op *)context == HLO_MAX ? hlo_ge(h, next, so_far) : hlo_le(h, next, so_far);
-  hlo_value not_beaten = hlo_not(h, hlo_is_nan(h, so_far));
-  hlo_value take = hlo_or(h, hlo_is_nan(h, next), hlo_and(h, not_beaten, better));
-  results[0] = hlo_select(h, take, next, so_far);
+  hlo_value a = arguments[0], b = arguments[2], a_nan = hlo_is_nan(h, a), b_nan = hlo_is_nan(h, b);
+  hlo_value better = *(hlo_op *)context == HLO_MAX ? hlo_gt(h, b, a) : hlo_lt(h, b, a);
+  hlo_value wins = hlo_or(h, better, hlo_and(h, b_nan, hlo_not(h, a_nan)));
+  hlo_value tie = hlo_or(h, hlo_eq(h, a, b), hlo_and(h, a_nan, b_nan));
+  hlo_value take = hlo_or(h, wins, hlo_and(h, tie, hlo_gt(h, arguments[3], arguments[1])));
+  results[0] = hlo_select(h, take, b, a);
   results[1] = hlo_select(h, take, arguments[3], arguments[1]);
 }
 
@@ -71,11 +73,11 @@ static void lower_logcumsumexp(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(scan_lowerings) = {
-    {"aten::cumsum", lower_cumsum, 0, 0, 0},
-    {"aten::cumprod", lower_cumprod, 0, 0, 0},
-    {"aten::cummax", lower_cummax, 0, 0, 0},
-    {"aten::cummin", lower_cummin, 0, 0, 0},
-    {"aten::_logcumsumexp", lower_logcumsumexp, 0, 0, 0},
-    {"aten::logcumsumexp", lower_logcumsumexp, 0, 0, 0},
+    {"aten::cumsum", lower_cumsum},
+    {"aten::cumprod", lower_cumprod},
+    {"aten::cummax", lower_cummax},
+    {"aten::cummin", lower_cummin},
+    {"aten::_logcumsumexp", lower_logcumsumexp},
+    {"aten::logcumsumexp", lower_logcumsumexp},
     {0},
 };

@@ -2,6 +2,7 @@
 // in-place call through a view costs what it writes.
 #include <string.h>
 
+#include "ops/elementwise.h"
 #include "ops/index.h"
 #include "ops/reduce.h"
 
@@ -23,7 +24,8 @@ static rows rows_of(pj_lowering *l, hlo_value (*check)(pj_lowering *, hlo_value,
   r.at = pj_positions_all(r.view.rank);
   hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2));
   pj_require(l, index.rank == 1, PJ_OUT_OF_RANGE, "Index is supposed to be a vector");
-  pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_OUT_OF_RANGE, "Expected dtype int32/int64 for index");
+  pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_OUT_OF_RANGE,
+             "Expected dtype int32/int64 for index");
   if (hlo_failed(l->h)) return r;
   pj_require(l, index.dims[0] == 0 || r.view.sizes[r.dim] > 0, PJ_OUT_OF_RANGE, "index out of range in self");
   r.at.indexed[r.dim] = true;
@@ -38,8 +40,10 @@ static hlo_value rows_source(pj_lowering *l, const rows *r, int i) {
   bool fits = source.rank == r->view.rank;
   for (int d = 0; fits && d < source.rank; ++d)
     fits = source.dims[d] == (d == r->dim ? r->at.indices[d].dims[0] : r->view.sizes[d]);
-  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "source must have self's sizes except at dim %d, where it must have as many "
-                  "elements as the index", r->dim))
+  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT,
+                  "source must have self's sizes except at dim %d, where it must have as many "
+                  "elements as the index",
+                  r->dim))
     return source;
   int order[PJ_MAX_RANK] = {r->dim};
   for (int d = 0, next = 1; d < source.rank; ++d)
@@ -67,7 +71,8 @@ static void lower_index_fill(pj_lowering *l) {
   rows r = rows_of(l, pj_index_check);
   hlo_value value = pj_tensor(l, 3);
   if (!pj_require(l, value.rank == 0, PJ_INVALID_ARGUMENT,
-                  "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", value.rank))
+                  "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                  value.rank))
     return;
   pj_return_target(l, pj_positions_write(l, HLO_SECOND, r.base, &r.view, &r.at, value));
 }
@@ -88,15 +93,6 @@ static hlo_value identity_of(pj_lowering *l, hlo_op op, pj_dtype dtype) {
   }
 }
 
-static hlo_value floor_div(pj_lowering *l, hlo_value a, hlo_value b) {
-  hlo *h = l->h;
-  hlo_value quotient = hlo_div(h, a, b);
-  if (!pj_dtype_is_integer(a.dtype)) return quotient;
-  hlo_value inexact = hlo_ne(h, hlo_mul(h, quotient, b), a);
-  hlo_value below = hlo_and(h, inexact, hlo_lt(h, a, hlo_constant_int(h, a.dtype, 0)));
-  return hlo_sub(h, quotient, hlo_convert(h, below, a.dtype));
-}
-
 // Means are no running reduction: they need the number of values at every element, so they are taken over all of self.
 static hlo_value mean_reduced(pj_lowering *l, const pj_positions *at, hlo_value updates, bool include_self) {
   hlo *h = l->h;
@@ -109,11 +105,11 @@ static hlo_value mean_reduced(pj_lowering *l, const pj_positions *at, hlo_value 
   hlo_value total = pj_positions_write(l, HLO_ADD, x, &view, at, updates);
   hlo_value count = hlo_full(h, dtype, x.rank, x.dims, include_self);
   count = hlo_max(h, pj_positions_write(l, HLO_ADD, count, &view, at, one), one);
-  return floor_div(l, total, count);
+  return pj_dtype_is_integer(dtype) ? pj_floor_divide(h, total, count) : hlo_div(h, total, count);
 }
 
-static void return_reduced(pj_lowering *l, hlo_value base, const pj_view *view, const pj_positions *at, hlo_value updates,
-                           const char *reduce, bool include_self) {
+static void return_reduced(pj_lowering *l, hlo_value base, const pj_view *view, const pj_positions *at,
+                           hlo_value updates, const char *reduce, bool include_self) {
   if (hlo_failed(l->h)) return;
   if (!strcmp(reduce, "mean")) {
     hlo_value mean = hlo_convert(l->h, mean_reduced(l, at, updates, include_self), view->dtype);
@@ -123,8 +119,8 @@ static void return_reduced(pj_lowering *l, hlo_value base, const pj_view *view, 
   const struct reduction *r = NULL;
   for (size_t i = 0; i < sizeof REDUCTIONS / sizeof *REDUCTIONS; ++i)
     if (!strcmp(REDUCTIONS[i].name, reduce)) r = &REDUCTIONS[i];
-  if (!pj_require(l, r != NULL, PJ_INVALID_ARGUMENT, "reduce argument must be either sum, prod, mean, amax or amin, got %s.",
-                  reduce))
+  if (!pj_require(l, r != NULL, PJ_INVALID_ARGUMENT,
+                  "reduce argument must be either sum, prod, mean, amax or amin, got %s.", reduce))
     return;
   if (!include_self)
     base = pj_positions_write(l, HLO_SECOND, base, view, at, identity_of(l, r->op, base.dtype));
@@ -175,7 +171,8 @@ static target scatter_target(pj_lowering *l) {
   if (src.rank) {
     bool fits = src.rank == index.rank;
     for (int d = 0; fits && d < src.rank; ++d) fits = index.dims[d] <= src.dims[d];
-    if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "Expected index to be no larger than src in every dimension")) return t;
+    if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "Expected index to be no larger than src in every dimension"))
+      return t;
     int64_t start[PJ_MAX_RANK] = {0};
     src = hlo_slice(l->h, src, start, index.dims, NULL);
   }
@@ -199,7 +196,8 @@ static void lower_scatter_add(pj_lowering *l) {
   pj_return_target(l, pj_positions_write(l, HLO_ADD, t.base, &t.view, &t.at, t.updates));
 }
 
-// aten::scatter.reduce(self, dim, index, src or value, *, reduce) and aten::scatter_reduce.two(..., reduce, *, include_self)
+// aten::scatter.reduce(self, dim, index, src or value, *, reduce) and aten::scatter_reduce.two(..., reduce, *,
+// include_self)
 static void lower_scatter_reduce(pj_lowering *l) {
   target t = scatter_target(l);
   return_reduced(l, t.base, &t.view, &t.at, t.updates, pj_string(l, 4), !pj_present(l, 5) || pj_bool(l, 5));
@@ -227,7 +225,8 @@ static void lower_masked_put(pj_lowering *l, int dim) {
   int rest = x.rank - dim - mask.rank;
   bool fits = rest >= 0;
   for (int d = 0; fits && d < mask.rank; ++d) fits = mask.dims[d] == x.dims[dim + d];
-  if (!pj_require(l, fits, PJ_OUT_OF_RANGE, "The shape of the mask does not match the shape of the indexed tensor")) return;
+  if (!pj_require(l, fits, PJ_OUT_OF_RANGE, "The shape of the mask does not match the shape of the indexed tensor"))
+    return;
   // The values' dimension that runs over the true elements becomes the mask's dimensions, of size 1.
   if (values.rank > rest) {
     int64_t dims[PJ_MAX_RANK];
@@ -295,7 +294,8 @@ static void lower_index_put(pj_lowering *l) {
   }
   while (values.rank < rank) values = hlo_keep(h, values, 0);
   for (int d = 0; d < rank && fits; ++d) fits = values.dims[d] == 1 || values.dims[d] == shape.dims[d];
-  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "shape mismatch: value tensor cannot be broadcast to indexing result")) return;
+  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "shape mismatch: value tensor cannot be broadcast to indexing result"))
+    return;
   int order[PJ_MAX_RANK];
   for (int d = 0; d < rank; ++d) order[d] = d < points ? front + d : d < points + front ? d - points : d;
   values = hlo_transpose(h, values, order);
@@ -314,7 +314,8 @@ static void lower_put(pj_lowering *l) {
   if (!pj_require(l, index.dtype == PJ_S64, PJ_INVALID_ARGUMENT, "put_(): Expected a long tensor for index") ||
       !pj_require(l, hlo_size(index) == hlo_size(source), PJ_INVALID_ARGUMENT,
                   "put_(): Expected source and index to have the same number of elements") ||
-      !pj_require(l, size > 0 || hlo_size(index) == 0, PJ_OUT_OF_RANGE, "put_(): tried to put elements into an empty tensor"))
+      !pj_require(l, size > 0 || hlo_size(index) == 0, PJ_OUT_OF_RANGE,
+                  "put_(): tried to put elements into an empty tensor"))
     return;
   hlo_value linear = pj_index_check(l, hlo_flatten(h, index), size);
   pj_positions at = pj_positions_all(view.rank);
@@ -324,7 +325,8 @@ static void lower_put(pj_lowering *l) {
     at.indices[d] = d ? hlo_rem(h, linear, length) : linear;
     linear = hlo_div(h, linear, length);
   }
-  pj_return_target(l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, base, &view, &at, hlo_flatten(h, source)));
+  pj_return_target(
+      l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, base, &view, &at, hlo_flatten(h, source)));
 }
 
 // ---- masks ----------------------------------------------------------------------------------------------------------
@@ -334,11 +336,13 @@ static void lower_masked_scatter(pj_lowering *l) {
   hlo *h = l->h;
   pj_view view;
   hlo_value base = pj_target(l, &view), x = pj_tensor(l, 0), mask = pj_tensor(l, 1), source = pj_tensor(l, 2);
-  if (!pj_require(l, mask.dtype == PJ_PRED, PJ_INVALID_ARGUMENT, "masked_scatter_ only supports boolean masks, but got mask "
-                  "with dtype %s", pj_dtype_name(mask.dtype)) ||
+  if (!pj_require(l, mask.dtype == PJ_PRED, PJ_INVALID_ARGUMENT,
+                  "masked_scatter_ only supports boolean masks, but got mask "
+                  "with dtype %s",
+                  pj_dtype_name(mask.dtype)) ||
       !pj_require(l, source.dtype == x.dtype, PJ_INVALID_ARGUMENT,
-                  "masked_scatter: expected self and source to have same dtypes but got %s and %s", pj_dtype_name(x.dtype),
-                  pj_dtype_name(source.dtype)))
+                  "masked_scatter: expected self and source to have same dtypes but got %s and %s",
+                  pj_dtype_name(x.dtype), pj_dtype_name(source.dtype)))
     return;
   pj_type type = pj_result_type(l, 0);   // the functional form broadcasts self against the mask
   if (!l->signature->writes_base) x = hlo_broadcast_to(h, x, type.rank, type.dims);

@@ -104,9 +104,9 @@ static void lower_searchsorted(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(search_lowerings) = {
-    {"aten::bucketize.Tensor", lower_bucketize, 0, 0, 0},
-    {"aten::bucketize.Scalar", lower_bucketize, 0, 0, 0},
-    {"aten::searchsorted.Tensor", lower_searchsorted, 0, 0, 0},
-    {"aten::searchsorted.Scalar", lower_searchsorted, 0, 0, 0},
+    {"aten::bucketize.Tensor", lower_bucketize},
+    {"aten::bucketize.Scalar", lower_bucketize},
+    {"aten::searchsorted.Tensor", lower_searchsorted},
+    {"aten::searchsorted.Scalar", lower_searchsorted},
     {0},
 };

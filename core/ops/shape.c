@@ -44,7 +44,8 @@ static void lower_block_diag(pj_lowering *l) {
   for (int i = 0; i < pj_list_count(l, 0); ++i) {
     hlo_value x = hlo_convert(h, pj_list_tensor(l, 0, i), type.dtype);
     if (!pj_require(l, x.rank <= 2, PJ_INVALID_ARGUMENT,
-                    "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input %d has %d dimensions", i, x.rank))
+                    "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input %d has %d dimensions", i,
+                    x.rank))
       return;
     while (x.rank < 2) x = hlo_keep(h, x, 0);
     int64_t low[] = {row, column}, high[] = {type.dims[0] - row - x.dims[0], type.dims[1] - column - x.dims[1]};
@@ -102,7 +103,8 @@ static void lower_rot90(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int64_t k = ((pj_int(l, 1) % 4) + 4) % 4;
   int dims[PJ_MAX_RANK], count = pj_dims(l, 2, x.rank, false, dims);
-  if (!pj_require(l, count == 2, PJ_INVALID_ARGUMENT, "expected total rotation dims == 2, but got dims = %d", count)) return;
+  if (!pj_require(l, count == 2, PJ_INVALID_ARGUMENT, "expected total rotation dims == 2, but got dims = %d", count))
+    return;
   switch (k) {
     case 1: x = hlo_swap(h, hlo_reverse(h, x, &dims[1], 1), dims[0], dims[1]); break;
     case 2: x = hlo_reverse(h, x, dims, 2); break;
@@ -151,8 +153,10 @@ static void lower_channel_shuffle(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value x = pj_tensor(l, 0);
   int64_t groups = pj_int(l, 1);
-  if (!pj_require(l, x.rank > 2, PJ_INVALID_ARGUMENT, "channel_shuffle expects input with > 2 dims, but got input with sizes "
-                  "of %d dims", x.rank) ||
+  if (!pj_require(l, x.rank > 2, PJ_INVALID_ARGUMENT,
+                  "channel_shuffle expects input with > 2 dims, but got input with sizes "
+                  "of %d dims",
+                  x.rank) ||
       !pj_require(l, groups > 0, PJ_INVALID_ARGUMENT, "Number of groups to divide channels in must be positive.") ||
       !pj_require(l, x.dims[1] % groups == 0, PJ_INVALID_ARGUMENT, "Number of channels must be divisible by groups."))
     return;
@@ -176,8 +180,9 @@ static void return_shuffled(pj_lowering *l, hlo_value x, const int64_t split[5],
 static void lower_pixel_shuffle(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int64_t r = pj_int(l, 1);
-  if (!pj_require(l, x.rank >= 3 && r > 0 && x.dims[x.rank - 3] % (r * r) == 0, PJ_INVALID_ARGUMENT,
-                  "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor"))
+  if (!pj_require(
+          l, x.rank >= 3 && r > 0 && x.dims[x.rank - 3] % (r * r) == 0, PJ_INVALID_ARGUMENT,
+          "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor"))
     return;
   int64_t c = x.dims[x.rank - 3], rows = x.dims[x.rank - 2], columns = x.dims[x.rank - 1];
   return_shuffled(l, x, (int64_t[]){c / (r * r), r, r, rows, columns}, (int[]){0, 3, 1, 4, 2});
@@ -187,8 +192,8 @@ static void lower_pixel_shuffle(pj_lowering *l) {
 static void lower_pixel_unshuffle(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int64_t r = pj_int(l, 1);
-  if (!pj_require(l, x.rank >= 3 && r > 0 && x.dims[x.rank - 2] % r == 0 && x.dims[x.rank - 1] % r == 0, PJ_INVALID_ARGUMENT,
-                  "pixel_unshuffle expects height and width to be divisible by downscale_factor"))
+  if (!pj_require(l, x.rank >= 3 && r > 0 && x.dims[x.rank - 2] % r == 0 && x.dims[x.rank - 1] % r == 0,
+                  PJ_INVALID_ARGUMENT, "pixel_unshuffle expects height and width to be divisible by downscale_factor"))
     return;
   int64_t c = x.dims[x.rank - 3], rows = x.dims[x.rank - 2] / r, columns = x.dims[x.rank - 1] / r;
   return_shuffled(l, x, (int64_t[]){c, rows, r, columns, r}, (int[]){0, 2, 4, 1, 3});
@@ -216,17 +221,6 @@ static void return_triangle(pj_lowering *l, comparison kept) {
 static void lower_tril(pj_lowering *l) { return_triangle(l, hlo_le); }
 static void lower_triu(pj_lowering *l) { return_triangle(l, hlo_ge); }
 
-// aten::trace(self): sum of the diagonal
-static void lower_trace(pj_lowering *l) {
-  hlo *h = l->h;
-  hlo_value x = pj_tensor(l, 0);
-  if (!pj_require(l, x.rank == 2, PJ_INVALID_ARGUMENT, "trace: expected a matrix, but got tensor with dim %d", x.rank)) return;
-  pj_dtype dtype = pj_math_dtype(pj_result_type(l, 0).dtype);
-  hlo_value on = hlo_eq(h, distance_to_diagonal(l, x), hlo_constant_int(h, PJ_S64, 0));
-  hlo_value kept = hlo_select(h, on, hlo_convert(h, x, dtype), hlo_full(h, dtype, x.rank, x.dims, 0));
-  pj_return(l, 0, hlo_reduce_all(h, HLO_ADD, kept));
-}
-
 PJ_LOWERINGS(shape_lowerings) = {
     {.name = "aten::cat", .lower = lower_cat},
     {.name = "aten::stack", .lower = lower_stack},
@@ -236,11 +230,9 @@ PJ_LOWERINGS(shape_lowerings) = {
     {.name = "aten::rot90", .lower = lower_rot90},
     {.name = "aten::roll", .lower = lower_roll},
     {.name = "aten::channel_shuffle", .lower = lower_channel_shuffle},
-    {.name = "aten::native_channel_shuffle", .lower = lower_channel_shuffle},
     {.name = "aten::pixel_shuffle", .lower = lower_pixel_shuffle},
     {.name = "aten::pixel_unshuffle", .lower = lower_pixel_unshuffle},
     {.name = "aten::tril", .lower = lower_tril},
     {.name = "aten::triu", .lower = lower_triu},
-    {.name = "aten::trace", .lower = lower_trace},
     {0},
 };

@@ -96,12 +96,12 @@ static void lower_masked_softmax_backward(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(softmax_lowerings) = {
-    {"aten::_softmax", lower_softmax, 0, 0, 0},
-    {"aten::_log_softmax", lower_log_softmax, 0, 0, 0},
-    {"aten::_softmax_backward_data", lower_softmax_backward, 0, 0, 0},
-    {"aten::_log_softmax_backward_data", lower_log_softmax_backward, 0, 0, 0},
-    {"aten::_safe_softmax", lower_safe_softmax, 0, 0, 0},
-    {"aten::_masked_softmax", lower_masked_softmax, 0, 0, 0},
-    {"aten::_masked_softmax_backward", lower_masked_softmax_backward, 0, 0, 0},
+    {"aten::_softmax", lower_softmax},
+    {"aten::_log_softmax", lower_log_softmax},
+    {"aten::_softmax_backward_data", lower_softmax_backward},
+    {"aten::_log_softmax_backward_data", lower_log_softmax_backward},
+    {"aten::_safe_softmax", lower_safe_softmax},
+    {"aten::_masked_softmax", lower_masked_softmax},
+    {"aten::_masked_softmax_backward", lower_masked_softmax_backward},
     {0},
 };

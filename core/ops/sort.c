@@ -155,14 +155,14 @@ static void lower_mode(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(sort_lowerings) = {
-    {"aten::sort", lower_sort, 0, 0, 0},
-    {"aten::sort.stable", lower_sort_stable, 0, 0, 0},
-    {"aten::topk", lower_topk, 0, 0, 0},
-    {"aten::kthvalue", lower_kthvalue, 0, 0, 0},
-    {"aten::median", lower_median, 0, 0, 0},
-    {"aten::nanmedian", lower_nanmedian, 0, 0, 0},
-    {"aten::median.dim", lower_median_dim, 0, 0, 0},
-    {"aten::nanmedian.dim", lower_nanmedian_dim, 0, 0, 0},
-    {"aten::mode", lower_mode, 0, 0, 0},
+    {"aten::sort", lower_sort},
+    {"aten::sort.stable", lower_sort_stable},
+    {"aten::topk", lower_topk},
+    {"aten::kthvalue", lower_kthvalue},
+    {"aten::median", lower_median},
+    {"aten::nanmedian", lower_nanmedian},
+    {"aten::median.dim", lower_median_dim},
+    {"aten::nanmedian.dim", lower_nanmedian_dim},
+    {"aten::mode", lower_mode},
     {0},
 };

@@ -10,12 +10,13 @@
 enum { MOST_TERMS = 2000 };  // of the series that are summed in a loop
 
 static const double ERFCX[] = {
-    0.298101793693657604, 0.429086441255805367, 0.180272565687710565, 0.0652375244973489915,
-    0.0203672565767448646, 0.00544908706645900758, 0.00122785153726067553, 0.000224697942187730494,
-    0.0000306854311309895153, 2.31782349994685337e-6, -1.4628356484727578e-7, -6.92783051874894925e-8,
-    -6.88311076336284638e-9, 6.85848914944545031e-10, 2.4593734989496684e-10, 7.81490917402809597e-12,
-    -5.88939473381726269e-12, -6.86923043856799338e-13, 1.2550492580108261e-13, 2.8232509502798151e-14,
-    -2.60316463431754333e-15, -1.02499601950092338e-15, 5.7284146812568322e-17, 3.69287512932723553e-17};
+    0.408024469549131491, 0.376358235676367434, 0.147580354572223619, 0.0495713179300275863,
+    0.014227107557117174, 0.00344349326271752413, 0.000682254183283808062, 0.000103404519757561881,
+    9.72854595199015e-6, -1.19887137584120442e-7, -2.17477677034495643e-7, -3.02917677359913909e-8,
+    9.47991756520454925e-10, 8.63341169499095587e-10, 6.87215642595340244e-11, -1.70348984382962759e-11,
+    -3.39213068682908865e-12, 2.61580876685402449e-13, 1.212767580310864e-13, -2.11468954324480916e-15,
+    -4.11734093340417837e-15, -6.32871272170070868e-17, 1.43931109834498473e-16, 4.56149479828413069e-18,
+    -5.33909425797813509e-18};
 static const double NDTRI_NEAR[] = {
     0.68396021541099635, -0.274472402177297483, 0.0646652085706783274, -0.0162952403900141328,
     0.00427611953363870208, -0.00115574331598285335, 0.000319926839828286394, -0.0000903767602287508359,
@@ -40,11 +41,11 @@ static const double NDTRI_FAR[] = {
 
 // ---- error function and normal distribution -------------------------------------------------------------------------
 
-// exp(x^2) erfc(x): a series in 4 / (4 + x) for x >= 0, 2 exp(x^2) minus its mirror below
+// exp(x^2) erfc(x): t times a series in t = 4 / (4 + x) for x >= 0, 2 exp(x^2) minus its mirror below
 static hlo_value erfcx(hlo *h, hlo_value x) {
   hlo_value size = hlo_abs(h, x);
   hlo_value t = hlo_div(h, K(x, 4), hlo_add(h, K(x, 4), size));
-  hlo_value y = PJ_CHEBYSHEV(h, t, 0, 1, ERFCX);
+  hlo_value y = hlo_mul(h, t, PJ_CHEBYSHEV(h, t, 0, 1, ERFCX));
   hlo_value mirrored = hlo_sub(h, hlo_mul(h, K(x, 2), hlo_exp(h, pj_square(h, x))), y);
   return hlo_select(h, hlo_lt(h, x, K(x, 0)), mirrored, y);
 }
@@ -124,14 +125,15 @@ static void move_right(hlo *h, const hlo_value *state, hlo_value *results, void 
 }
 
 // The Hurwitz zeta function for whole s and any q: terms with negative q are added one by one, since chlo.zeta takes
-// only positive q. Infinite at the poles q = 0, -1, ...
+// only positive q. Infinite at the poles s = 1 and q = 0, -1, ..., undefined for s < 1.
 static hlo_value zeta(hlo *h, hlo_value s, hlo_value q) {
   hlo_value state[3] = {s, q, hlo_broadcast_like(h, K(q, 0), q)}, ends[3];
   hlo_while(h, state, 3, any_negative, move_right, NULL, ends);
   hlo_value pole = hlo_and(h, hlo_le(h, q, K(q, 0)), hlo_eq(h, hlo_floor(h, q), q));
   hlo_value y = hlo_add(h, ends[2], hlo_zeta(h, s, ends[1]));
   hlo_value whole = hlo_or(h, hlo_gt(h, q, K(q, 0)), hlo_eq(h, hlo_floor(h, s), s));
-  return hlo_select(h, pole, K(q, INFINITY), hlo_select(h, whole, y, K(q, NAN)));
+  y = hlo_select(h, pole, K(q, INFINITY), hlo_select(h, whole, y, K(q, NAN)));
+  return hlo_select(h, hlo_eq(h, s, K(s, 1)), K(q, INFINITY), hlo_select(h, hlo_lt(h, s, K(s, 1)), K(q, NAN), y));
 }
 
 // aten::polygamma(n, self): (-1)^(n+1) n! zeta(n + 1, x); n = 1 is reflected for x < 1/2

@@ -38,9 +38,9 @@ static void lower_std_mean(pj_lowering *l) {
 }
 
 PJ_LOWERINGS(statistics_lowerings) = {
-    {"aten::var.correction", lower_var, 0, 0, 0},
-    {"aten::std.correction", lower_std, 0, 0, 0},
-    {"aten::var_mean.correction", lower_var_mean, 0, 0, 0},
-    {"aten::std_mean.correction", lower_std_mean, 0, 0, 0},
+    {"aten::var.correction", lower_var},
+    {"aten::std.correction", lower_std},
+    {"aten::var_mean.correction", lower_var_mean},
+    {"aten::std_mean.correction", lower_std_mean},
     {0},
 };

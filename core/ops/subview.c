@@ -58,8 +58,8 @@ static pj_view diagonal_view(pj_lowering *l, pj_view view, int a) {
   int64_t offset = pj_present(l, a) ? pj_int(l, a) : 0;
   int row = pj_present(l, a + 1) ? pj_dim(l, a + 1, view.rank) : 0;
   int column = pj_present(l, a + 2) ? pj_dim(l, a + 2, view.rank) : 1;
-  if (!pj_require(l, view.rank >= 2 && row != column, PJ_INVALID_ARGUMENT, "diagonal dimensions cannot be identical %d, %d",
-                  row, column))
+  if (!pj_require(l, view.rank >= 2 && row != column, PJ_INVALID_ARGUMENT,
+                  "diagonal dimensions cannot be identical %d, %d", row, column))
     return view;
   int64_t rows = view.sizes[row] + (offset < 0 ? offset : 0), columns = view.sizes[column] - (offset > 0 ? offset : 0);
   int64_t size = rows < columns ? rows : columns, stride = view.strides[row] + view.strides[column];
@@ -126,8 +126,7 @@ SCATTER_OF(select)
 SCATTER_OF(diagonal)
 
 // as_strided counts in the storage, so it is read from the base of self.
-static pj_view as_strided_view(pj_lowering *l, hlo_value base, int a) {
-  const pj_operand *operand = &l->signature->operands[l->signature->arguments[0].first];
+static pj_view as_strided_view(pj_lowering *l, const pj_operand *operand, hlo_value base, int a) {
   pj_view view = {.dtype = operand->view.dtype};
   int strides = 0;
   const int64_t *size = pj_ints(l, a, &view.rank), *stride = pj_ints(l, a + 1, &strides);
@@ -136,33 +135,40 @@ static pj_view as_strided_view(pj_lowering *l, hlo_value base, int a) {
   if (hlo_failed(l->h)) return view;
   view.offset = pj_present(l, a + 2) ? pj_int(l, a + 2) : operand->view.offset;
   int64_t last = view.offset;
-  bool empty = false, negative = view.offset < 0;
+  bool empty = false, negative = view.offset < 0, overflow = false;
   for (int d = 0; d < view.rank; ++d) {
     view.sizes[d] = size[d];
     view.strides[d] = stride[d];
     negative |= size[d] < 0 || stride[d] < 0;
     empty |= size[d] == 0;
-    last += (size[d] - 1) * stride[d];
+    int64_t reach = 0;
+    overflow |= __builtin_sub_overflow(size[d], 1, &reach) || __builtin_mul_overflow(reach, stride[d], &reach) ||
+                __builtin_add_overflow(last, reach, &last);
   }
   pj_require(l, !negative, PJ_INVALID_ARGUMENT, "as_strided: Negative strides, sizes and offsets are not supported");
   int64_t elements = hlo_size(base) * (int64_t)pj_dtype_size(base.dtype) / (int64_t)pj_dtype_size(view.dtype);
-  pj_require(l, empty || last < elements, PJ_INVALID_ARGUMENT, "as_strided: sizes, strides and storage offset are out of "
-             "bounds for storage of %lld elements", (long long)elements);
+  pj_require(l, empty || (!overflow && last < elements), PJ_INVALID_ARGUMENT,
+             "as_strided: sizes, strides and storage offset are out of "
+             "bounds for storage of %lld elements",
+             (long long)elements);
   return view;
 }
 
 // aten::as_strided_copy(self, size, stride, storage_offset)
 static void lower_as_strided_copy(pj_lowering *l) {
-  hlo_value base = l->operands[l->signature->arguments[0].first];
-  pj_view view = as_strided_view(l, base, 1);
+  if (!pj_require(l, pj_kind(l, 0) == PJ_ARG_TENSOR, PJ_INTERNAL, "as_strided_copy of no tensor")) return;
+  uint32_t self = l->signature->arguments[0].first;
+  hlo_value base = l->operands[self];
+  pj_view view = as_strided_view(l, &l->signature->operands[self], base, 1);
   return_read(l, base, &view);
 }
 
 // aten::as_strided_scatter(self, src, size, stride, storage_offset)
 static void lower_as_strided_scatter(pj_lowering *l) {
+  if (!pj_require(l, pj_kind(l, 0) == PJ_ARG_TENSOR, PJ_INTERNAL, "as_strided_scatter into no tensor")) return;
   uint32_t self = l->signature->arguments[0].first;
   hlo_value base = l->operands[self], source = pj_tensor(l, 1);
-  pj_view view = as_strided_view(l, base, 2);
+  pj_view view = as_strided_view(l, &l->signature->operands[self], base, 2);
   if (hlo_failed(l->h)) return;
   bool fits = source.rank == view.rank;
   for (int d = 0; fits && d < view.rank; ++d) fits = source.dims[d] == view.sizes[d];
@@ -222,7 +228,8 @@ static void lower_t_copy(pj_lowering *l) {
   pj_return(l, 0, x.rank == 2 ? hlo_swap(l->h, x, 0, 1) : x);
 }
 
-// aten::split_copy.Tensor(self, split_size, dim), split_with_sizes_copy(self, sizes, dim): parts of `dim`, one after another
+// aten::split_copy.Tensor(self, split_size, dim), split_with_sizes_copy(self, sizes, dim): parts of `dim`, one after
+// another
 static void lower_split_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int dim = pj_dim(l, 2, x.rank);
@@ -238,7 +245,8 @@ static void lower_split_copy(pj_lowering *l) {
 static void lower_unbind_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int dim = pj_dim(l, 1, x.rank);
-  for (int r = 0; r < pj_result_count(l); ++r) pj_return(l, r, hlo_drop(l->h, hlo_slice_dim(l->h, x, dim, r, r + 1), dim));
+  for (int r = 0; r < pj_result_count(l); ++r)
+    pj_return(l, r, hlo_drop(l->h, hlo_slice_dim(l->h, x, dim, r, r + 1), dim));
 }
 
 // aten::view_as_real_copy(self): (real, imag) along a new last dimension
@@ -252,7 +260,8 @@ static void lower_view_as_real_copy(pj_lowering *l) {
 static void lower_view_as_complex_copy(pj_lowering *l) {
   hlo_value x = pj_tensor(l, 0);
   int last = x.rank - 1;
-  if (!pj_require(l, x.rank > 0 && x.dims[last] == 2, PJ_INVALID_ARGUMENT, "Tensor must have a last dimension of size 2"))
+  if (!pj_require(l, x.rank > 0 && x.dims[last] == 2, PJ_INVALID_ARGUMENT,
+                  "Tensor must have a last dimension of size 2"))
     return;
   hlo_value real = hlo_drop(l->h, hlo_slice_dim(l->h, x, last, 0, 1), last);
   hlo_value imag = hlo_drop(l->h, hlo_slice_dim(l->h, x, last, 1, 2), last);
@@ -313,7 +322,8 @@ static void return_diagonal(pj_lowering *l, hlo_value x, int64_t offset, int row
   map[next] = from;
   hlo_value padded = hlo_pad(h, x, zero(l, x.dtype), (int64_t[PJ_MAX_RANK]){0}, high, NULL);
   hlo_value spread = hlo_broadcast_in_dim(h, padded, type.rank, type.dims, map);
-  hlo_value rows = hlo_iota(h, PJ_S32, type.rank, type.dims, row), columns = hlo_iota(h, PJ_S32, type.rank, type.dims, column);
+  hlo_value rows = hlo_iota(h, PJ_S32, type.rank, type.dims, row),
+            columns = hlo_iota(h, PJ_S32, type.rank, type.dims, column);
   hlo_value on = hlo_eq(h, hlo_sub(h, columns, rows), hlo_constant_int(h, PJ_S32, offset));
   pj_return(l, 0, hlo_select(h, on, spread, hlo_broadcast_like(h, zero(l, x.dtype), spread)));
 }
@@ -345,7 +355,6 @@ PJ_LOWERINGS(subview_lowerings) = {
     {.name = "aten::as_strided_scatter", .lower = lower_as_strided_scatter},
     {.name = "aten::alias_copy", .lower = lower_reshape_copy},
     {.name = "aten::detach_copy", .lower = lower_reshape_copy},
-    {.name = "aten::lift_fresh_copy", .lower = lower_reshape_copy},
     {.name = "aten::view_copy", .lower = lower_reshape_copy},
     {.name = "aten::_reshape_alias_copy", .lower = lower_reshape_copy},
     {.name = "aten::_reshape_copy", .lower = lower_reshape_copy},

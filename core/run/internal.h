@@ -133,6 +133,7 @@ typedef struct pj_explained {
   const char *reason;
   double milliseconds;
   bool from_disk;
+  int64_t temp_bytes;
 } pj_explained;
 
 struct pj_runtime {
@@ -207,11 +208,12 @@ void pj_region_settle(pj_region *region, bool failed);
 // Gives a storage that nobody has written a value, which is retained; false: it has one.
 bool pj_storage_set_first(pj_storage *storage, pj_value *value);
 
-// Submits an op of our own: makes its plan with these results when the key is new.
+// Submits an op of our own, whose result types the caller knows: they are appended to the call's arguments.
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk);
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
+                          int64_t temp_bytes);
 
 #endif

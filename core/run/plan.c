@@ -237,7 +237,8 @@ pj_status pj_builder_append(pj_builder *b, const pj_call *node, const uint32_t *
   pj_result *decoded = to_results(results, result_count);
   if (!decoded) return out_of_memory();
   pj_signature *s = NULL;
-  pj_status status = pj_signature_create(node->op->name, node->words, node->word_count, false, decoded, result_count, &s);
+  pj_status status = pj_signature_create(node->op->name, node->words, node->word_count, node->writes_base, decoded,
+                                         result_count, &s);
   free(decoded);
   PJ_TRY(status);
   pj_reserve(&plan->signatures, plan->signature_count, 1, &b->signature_capacity, sizeof(pj_signature *));
@@ -266,6 +267,16 @@ pj_status pj_builder_append(pj_builder *b, const pj_call *node, const uint32_t *
   *out_first = b->ref_count;
   for (uint32_t i = 0; i < result_count; ++i) builder_ref(b, (pj_ref){PJ_REF_VALUE, first + i});
   return NULL;
+}
+
+bool pj_builder_type(const pj_builder *b, uint32_t value, pj_dtype *out_dtype, int *out_rank,
+                     int64_t out_dims[PJ_MAX_RANK]) {
+  if (value >= b->ref_count || b->refs[value].kind != PJ_REF_VALUE) return false;
+  const pj_type *type = &b->plan->graph.values[b->refs[value].index];
+  *out_dtype = type->dtype;
+  *out_rank = type->rank;
+  memcpy(out_dims, type->dims, (size_t)type->rank * sizeof *out_dims);
+  return true;
 }
 
 pj_status pj_plan_create_from(pj_device *device, const pj_call *call, pj_builder *b, const uint32_t *outputs,

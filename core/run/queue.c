@@ -249,7 +249,9 @@ static pj_status compile(pj_runtime *runtime, const pj_region *region, const pj_
     reason = plan->compiled ? "new aliasing" : plan->reason;
     plan->compiled = true;
   }
-  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk);
+  pj_compiled_memory memory = {.temp = -1};
+  pj_status_free(pj_executable_memory(*out, &memory));
+  pj_runtime_explained(runtime, what, reason, report.milliseconds, from_disk, memory.temp);
   return NULL;
 }
 
@@ -466,6 +468,12 @@ pj_status pj_device_end_op(pj_device *device) {
 }
 
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count) {
+  // No meta kernel tells what these ops give: their results' types are arguments, and so part of the key.
+  for (size_t i = 0; i < count; ++i) {
+    pj_call_dtype(call, results[i].dtype);
+    pj_call_ints(call, results[i].sizes, (uint32_t)results[i].rank);
+    pj_call_ints(call, results[i].strides, (uint32_t)results[i].rank);
+  }
   const pj_plan *plan;
   PJ_TRY(pj_submit(device, call, &plan));
   if (plan) return NULL;

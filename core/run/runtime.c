@@ -208,7 +208,8 @@ void pj_runtime_reset_counters(pj_runtime *runtime) {
 void pj_runtime_count_fallback(pj_runtime *runtime) { pj_count(&runtime->counters.fallback_calls, 1); }
 void pj_runtime_count_decomposition(pj_runtime *runtime) { pj_count(&runtime->counters.decompositions, 1); }
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk) {
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
+                          int64_t temp_bytes) {
   char line[300] = "";
   if (runtime->hooks.source_line) runtime->hooks.source_line(line, sizeof line);
   pthread_mutex_lock(&runtime->lock);
@@ -222,7 +223,7 @@ void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *rea
       }
     }
     if (runtime->explained_count < runtime->explained_capacity) {
-      pj_explained e = {strdup(what), strdup(line), reason, milliseconds, from_disk};
+      pj_explained e = {strdup(what), strdup(line), reason, milliseconds, from_disk, temp_bytes};
       if (e.what && e.line) runtime->explained[runtime->explained_count++] = e;
     }
   }
@@ -235,7 +236,7 @@ size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, 
   size_t count = r->explained_count;
   for (size_t i = 0; i < count && i < capacity; ++i) {
     const pj_explained *e = &r->explained[i];
-    out_items[i] = (pj_explanation){e->what, e->line, e->reason, e->milliseconds, e->from_disk};
+    out_items[i] = (pj_explanation){e->what, e->line, e->reason, e->milliseconds, e->from_disk, e->temp_bytes};
   }
   pthread_mutex_unlock(&r->lock);
   return count;

@@ -84,6 +84,26 @@ static hlo_value emit_update(hlo *h, hlo_value target, hlo_value update, const i
   return hlo_dynamic_update_slice(h, target, update, starts);
 }
 
+// Where the steps of the box lead, in the region that it spans. One row of marks for each dimension with steps.
+static hlo_value emit_reached(hlo *h, const view_box *box, const int64_t *span) {
+  hlo_value reached = {.rank = 0};
+  bool first = true;
+  for (int d = 0; d < box->rank; ++d) {
+    if (box->step[d] == 1) continue;
+    pj_dtype dtype = span[d] <= INT32_MAX ? PJ_S32 : PJ_S64;
+    hlo_value rest = hlo_rem(h, hlo_iota(h, dtype, 1, &span[d], 0), hlo_constant_int(h, dtype, box->step[d]));
+    hlo_value marks = hlo_eq(h, rest, hlo_constant_int(h, dtype, 0));
+    marks = hlo_broadcast_in_dim(h, marks, box->rank, span, &d);
+    reached = first ? marks : hlo_and(h, reached, marks);
+    first = false;
+  }
+  return reached;
+}
+
+// A merge may be fused with its update from 1/64 of the base on. The kernel that XLA:CPU makes of the
+// two walks over the whole base: with a few rows of 256 MiB it takes 260 us, where the two apart take 10 us.
+enum { FUSED_MERGE_PART = 64 };
+
 // The region that the box spans, with the source in the places that the steps reach.
 static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_value source) {
   int64_t limit[PJ_MAX_RANK], interior[PJ_MAX_RANK], span[PJ_MAX_RANK], none[PJ_MAX_RANK] = {0};
@@ -92,16 +112,11 @@ static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_v
     limit[d] = box->start[d] + span[d];
     interior[d] = box->step[d] - 1;
   }
-  hlo_value reached = hlo_full(h, PJ_PRED, box->rank, span, 1);
-  for (int d = 0; d < box->rank; ++d) {
-    if (box->step[d] == 1) continue;
-    hlo_value place = hlo_iota(h, PJ_S64, box->rank, span, d);
-    hlo_value rest = hlo_rem(h, place, hlo_constant_int(h, PJ_S64, box->step[d]));
-    reached = hlo_and(h, reached, hlo_eq(h, rest, hlo_constant_int(h, PJ_S64, 0)));
-  }
   hlo_value spread = hlo_pad(h, source, hlo_constant_int(h, source.dtype, 0), none, none, interior);
   hlo_value between = hlo_slice(h, target, box->start, limit, NULL);
-  return emit_update(h, target, hlo_select(h, reached, spread, between), box->start);
+  hlo_value merged = hlo_select(h, emit_reached(h, box, span), spread, between);
+  if (hlo_size(merged) < hlo_size(target) / FUSED_MERGE_PART) merged = hlo_optimization_barrier(h, merged);
+  return emit_update(h, target, merged, box->start);
 }
 
 static hlo_value emit_write(hlo *h, hlo_value target, const view_write *write, hlo_value source) {

@@ -3,13 +3,12 @@
 //   mlp [plugin.so]     or PJ_PLUGIN=plugin.so mlp
 //
 // First op by op, then the same with a training step fused into one program. Ends with status 1 when it does not learn.
-#include <limits.h>
 #include <math.h>
 #include <pj/run.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { POINTS = 400, HIDDEN = 1024, STEPS = 400, REPORT_EVERY = 100, SKIPPED = 77 };
+enum { POINTS = 400, HIDDEN = 1024, STEPS = 400, REPORT_EVERY = 100, SKIPPED = 77, PATH_ROOM = 4096 };
 
 static const double LEARNING_RATE = 0.3;
 static pj_device *device;
@@ -239,7 +238,7 @@ int main(int count, char **arguments) {
     printf("skipped: give a PJRT plugin's file, or set PJ_PLUGIN\n");
     return SKIPPED;
   }
-  char worker[PATH_MAX];
+  char worker[PATH_ROOM];
   must(pj_default_worker_path(worker, sizeof worker));
   pj_runtime *runtime;
   must(pj_runtime_create(&(pj_runtime_options){.plugin_path = plugin, .worker_path = worker}, &runtime));

@@ -1,6 +1,7 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
 import contextlib
 import os
+import re
 import types
 from typing import Any
 
@@ -306,8 +307,26 @@ def reset_counters() -> None:
 
 
 def explain() -> list[dict[str, Any]]:
-    """Every program that was made: what, the line of the caller, the reason, compile_ms, from_disk."""
-    return _C.explain()
+    """Every program that was made since the start, one dict each:
+
+    op           overload name, or the names of a region's ops joined by " + "
+    shapes       sizes of the tensor arguments (of a single op; empty for a region)
+    dtypes       their StableHLO dtypes ("f32", "i64", ...)
+    line         "file.py:12" of the caller, or ""
+    reason       "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
+    compile_ms   milliseconds of the compile or the load
+    from         "compiler" or "disk"
+    temp_bytes   memory that the program needs beside its arguments and results; -1 where the plugin does not tell
+    """
+    rows = []
+    for row in _C.explain():
+        op, _, arguments = row.pop("what").partition("(")
+        tensors = re.findall(r"([A-Za-z0-9<>]+)\[([\d,]*)\]", arguments)
+        rows.append({"op": op, "shapes": [tuple(int(n) for n in dims.split(",") if n) for _, dims in tensors],
+                     "dtypes": [dtype for dtype, _ in tensors], "line": row["line"], "reason": row["reason"],
+                     "compile_ms": row["compile_ms"], "from": "disk" if row["from_disk"] else "compiler",
+                     "temp_bytes": row["temp_bytes"]})
+    return rows
 
 
 def fallbacks() -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Runs one ATen overload through the core, without PyTorch's dispatcher: CPU tensors go in, CPU tensors come out.
 
-The library and the plugin are found by PJ_LIBRARY and PJ_PLUGIN, else in the build folder and in the installed packages.
+The library and the plugin are found by PJ_LIBRARY and PJ_PLUGIN, else in the build folder and in the installed
+packages.
 """
 import ctypes
 import glob
@@ -56,10 +57,11 @@ def find_plugin():
 class Core:
     def __init__(self):
         lib = self.lib = ctypes.CDLL(find_library())
-        for name in ("pj_runtime_device", "pj_runtime_op", "pj_storage_create_with", "pj_value_dims", "pj_storage_value"):
+        for name in ("pj_runtime_device", "pj_runtime_op", "pj_storage_create_with", "pj_value_dims",
+                     "pj_storage_value"):
             getattr(lib, name).restype = c_void_p
         for name in ("pj_runtime_create", "pj_submit", "pj_plan_create", "pj_device_end_op", "pj_value_from_host",
-                     "pj_value_to_host", "pj_device_synchronize"):
+                     "pj_value_to_host", "pj_device_synchronize", "pj_call_resolve"):
             getattr(lib, name).restype = c_void_p
         lib.pj_status_text.restype = c_char_p
         lib.pj_plan_result.restype = ctypes.POINTER(Spec)
@@ -92,7 +94,8 @@ class Words:
     def tensor(self, x, shape_only=False):
         rank = x.dim()
         if shape_only:
-            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40, *x.shape]
+            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40,
+                           *x.shape]
             return
         # The base is the tensor's whole storage in the memory order of the tensor when it covers it, else flat.
         elements = x.untyped_storage().nbytes() // x.element_size()
@@ -103,11 +106,12 @@ class Words:
         flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), 0, (elements,))
         dims = (c_int64 * MAX_RANK)(*base)
         value = c_void_p()
-        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(flat.data_ptr()), DTYPES[x.dtype], len(base),
-                                                         dims, byref(value)))
+        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(flat.data_ptr()), DTYPES[x.dtype],
+                                                         len(base), dims, byref(value)))
         identity = base == list(x.shape) and x.is_contiguous() and not x.is_conj() and not x.is_neg()
         flags = 1 if identity else (2 if x.is_conj() else 0) | (4 if x.is_neg() else 0)
-        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40, *base]
+        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40,
+                       *base]
         if not identity:
             self.words += [*x.shape, *x.stride(), x.storage_offset()]
         self.values.append(value)
@@ -242,8 +246,6 @@ def prepare(name, values, schema, writes_base=False, random=(0, 0), extra=()):
     if lib.pj_op_flags(op) & RANDOM:
         for number in random:
             words.number(number)
-    for number in extra:
-        words.words += [6, number]
     call = Call(op=op, writes_base=writes_base)
     lib.pj_call_grow(byref(call), len(words.words))
     call.word_count = len(words.words)
@@ -287,33 +289,21 @@ def submit(call, specs):
 
 
 def run(name, *args, results=None, random=(0, 0), **kwargs):
-    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta kernel, or
-    from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of random ops."""
+    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta
+    kernel, or from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of
+    random ops."""
     op = overload(name)
     values = bound(op._schema, args, kwargs)
     call = prepare(name, values, op._schema, random=random)
     if core().lib.pj_op_flags(c_void_p(call.op)) & DYNAMIC:
-        core().lib.pj_call_destroy(byref(call))
-        return run_dynamic(name, values, op._schema, results)
+        core().check(core().lib.pj_call_resolve(core().device, byref(call)))
+        return submit(call, None)
     if results is None:
         kwargs = {key: to_meta(value) for key, value in kwargs.items()}
         if any(argument.name == "device" for argument in op._schema.arguments):
             kwargs["device"] = torch.device("meta")
         results = op(*to_meta(args), **kwargs)
     return submit(call, [spec_of(x) for x in flat_results(results)])
-
-
-COUNT_OPS = {"_unique": "unique", "_unique2": "unique", "repeat_interleave.Tensor": "repeat_interleave"}
-VALUE_OPS = {"_unique": "unique", "_unique2": "unique2", "repeat_interleave.Tensor": "repeat_interleave"}
-
-
-def run_dynamic(name, values, schema, results):
-    """As the runtime does: the count op, a read, the value op with the count as one more argument."""
-    base = name.removeprefix("aten::")
-    count_call = prepare(f"pj::{COUNT_OPS.get(base, base)}_count", values, schema)
-    count = submit(count_call, [spec_of(torch.empty(1, dtype=torch.int64))])[0].item()
-    return submit(prepare(f"pj::{VALUE_OPS.get(base, base)}", values, schema, extra=[count]),
-                  [spec_of(x.contiguous()) for x in flat_results(results)])
 
 
 def run_in_place(name, view, *args, **kwargs):
@@ -325,33 +315,48 @@ def run_in_place(name, view, *args, **kwargs):
     return submit(call, [spec_of(base)])[0].flatten()
 
 
-# Overloads whose result sizes PyTorch's meta kernels do not know.
-WITHOUT_META = {"aten::nonzero", "aten::masked_select", "aten::_unique", "aten::_unique2", "aten::unique_consecutive",
-                "aten::unique_dim", "aten::unique_dim_consecutive", "aten::bincount", "aten::repeat_interleave.Tensor"}
-
-
 # rtol, atol: PyTorch's defaults for comparisons across devices.
 TOLERANCES = {torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5), torch.float32: (1.3e-6, 1e-5),
               torch.complex64: (1.3e-6, 1e-5), torch.float64: (1e-7, 1e-7), torch.complex128: (1e-7, 1e-7)}
 
 
-def widened(value):
-    if isinstance(value, torch.Tensor):
-        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
-    return type(value)(map(widened, value)) if isinstance(value, (list, tuple)) else value
-
-
-def compare(name, *args, rtol=None, atol=None, meta=True, wide=False, **kwargs):
-    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included. With `wide`, half types
-    are held against the CPU's float32 result, narrowed: some CPU kernels sum in the half type itself."""
+def compare(name, *args, rtol=None, atol=None, meta=True, **kwargs):
+    """The overload gives on the device what it gives on CPU: dtype, sizes, values, NaN included."""
     expected = flat_results(overload(name)(*args, **kwargs))
-    if wide:
-        exact = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
-        expected = [x.to(e.dtype) for x, e in zip(exact, expected)]
-    got = run(name, *args, results=None if meta and name not in WITHOUT_META else expected, **kwargs)
+    got = run(name, *args, results=None if meta else expected, **kwargs)
     assert len(got) == len(expected), f"{name}: {len(got)} results, CPU gives {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected)):
         r, a = TOLERANCES.get(e.dtype, (0, 0))
         torch.testing.assert_close(g, e.resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
                                    atol=a if atol is None else atol, equal_nan=True,
                                    msg=lambda text: f"{name} result {i}: {text}")
+
+
+def widened(value):
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(widened, value))
+    return torch.float64 if value in (torch.float16, torch.bfloat16) else value
+
+
+def compare_wide(name, *args, rtol=None, atol=None, meta=True, **kwargs):
+    """As `compare`; half types are held to the float64 result, narrowed: PyTorch's CPU kernels round some intermediate
+    results to half, the device rounds once."""
+    exact = flat_results(overload(name)(*args, **kwargs))
+    wide = flat_results(overload(name)(*widened(args), **{key: widened(value) for key, value in kwargs.items()}))
+    got = run(name, *args, results=None if meta else exact, **kwargs)
+    assert len(got) == len(exact), f"{name}: {len(got)} results, CPU gives {len(exact)}"
+    for i, (g, e, w) in enumerate(zip(got, exact, wide)):
+        r, a = TOLERANCES.get(e.dtype, (0, 0))
+        torch.testing.assert_close(g, w.to(e.dtype).resolve_conj().resolve_neg(), rtol=r if rtol is None else rtol,
+                                   atol=a if atol is None else atol, equal_nan=True,
+                                   msg=lambda text: f"{name}({g.dtype}) result {i}: {text}")
+
+
+def values(*shape, dtype=torch.float32):
+    """Reproducible numbers around 0, of any dtype."""
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, generator=generator)
+    return (torch.randn(shape, generator=generator) * 4).to(dtype)

@@ -51,7 +51,7 @@ typedef struct pj_runtime_options {
 
 // The path, with its final NUL, of the compile worker that belongs to this library: the program pj-worker beside the
 // library's file, or in the folder pj there. For worker_path. NOT_FOUND: says where it was looked for; INVALID_ARGUMENT:
-// `size` bytes are too few (PATH_MAX are enough).
+// `size` bytes are too few (4,096 are enough: PATH_MAX).
 PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
 
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
@@ -84,6 +84,7 @@ typedef struct pj_explanation {
   const char *reason;    // "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
   double compile_ms;
   bool from_disk;
+  int64_t temp_bytes;    // memory that the program needs while it runs, beside arguments and results; -1: not told
 } pj_explanation;
 PJ_EXPORT size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, size_t capacity);  // returns how many there are
 
@@ -179,6 +180,9 @@ PJ_EXPORT void pj_builder_destroy(pj_builder *builder);
 PJ_EXPORT pj_status pj_builder_append(pj_builder *builder, const pj_call *node, const uint32_t *operands,
                                       uint32_t operand_count, const pj_tensor_spec *results, uint32_t result_count,
                                       uint32_t *out_first);
+// The dense array that a value is: what TENSOR words that read it must say as base. False: a number, or no such value.
+PJ_EXPORT bool pj_builder_type(const pj_builder *builder, uint32_t value, pj_dtype *out_dtype, int *out_rank,
+                               int64_t out_dims[PJ_MAX_RANK]);
 // Makes the plan of `call` from the graph; its result i is value outputs[i], which must be a node's. Takes the builder over.
 PJ_EXPORT pj_status pj_plan_create_from(pj_device *device, const pj_call *call, pj_builder *builder,
                                         const uint32_t *outputs, uint32_t output_count);

@@ -8,22 +8,45 @@ static void a_view_outside_of_its_storage_is_refused(void) {
   pj_view empty = strided(PJ_F32, N(4, 0), S(1, 1), 1000);
   pj_view negative = strided(PJ_F32, N(4), S(-1), 3), before = strided(PJ_F32, N(1), S(1), -1);
   pj_view huge = strided(PJ_F32, N(INT64_MAX, 2), S(INT64_MAX, 1), 0);
-  pj_view no_dtype = strided(PJ_INVALID, N(1), S(1), 0), deep = whole, conj = whole, neg = strided(PJ_PRED, N(1), S(1), 0);
+  pj_view repeated = strided(PJ_F32, N(INT64_MAX / 4, 4), S(0, 0), 0);
+  pj_view empty_rows = strided(PJ_F32, N(INT64_MAX, 2, 0), S(0, 0, 1), 0);
+  pj_view no_dtype = strided(PJ_INVALID, N(1), S(1), 0), deep = whole, conj = whole;
+  pj_view neg = strided(PJ_PRED, N(1), S(1), 0);
   deep.rank = PJ_MAX_RANK + 1;
   conj.conj = true;
   neg.neg = true;
   CHECK_OK(pj_view_check(&whole, &base));
   CHECK_OK(pj_view_check(&bytes, &base));
   CHECK_OK(pj_view_check(&empty, &base));
-  CHECK_FAILS(pj_view_check(&over, &base), PJ_INVALID_ARGUMENT, "reaches element 20 of dtype f32; the storage holds 80 bytes");
+  CHECK_FAILS(pj_view_check(&over, &base), PJ_INVALID_ARGUMENT,
+              "reaches element 20 of dtype f32; the storage holds 80 bytes");
   CHECK_FAILS(pj_view_check(&too_many_bytes, &base), PJ_INVALID_ARGUMENT, "reaches element 80");
   CHECK_FAILS(pj_view_check(&negative, &base), PJ_INVALID_ARGUMENT, "stride -1");
   CHECK_FAILS(pj_view_check(&before, &base), PJ_INVALID_ARGUMENT, "offset is -1");
   CHECK_FAILS(pj_view_check(&huge, &base), PJ_INVALID_ARGUMENT, "reaches element");
+  CHECK_FAILS(pj_view_check(&repeated, &base), PJ_INVALID_ARGUMENT, "more bytes than can be counted");
+  CHECK_FAILS(pj_view_check(&empty_rows, &base), PJ_INVALID_ARGUMENT, "more bytes than can be counted");
   CHECK_FAILS(pj_view_check(&no_dtype, &base), PJ_INVALID_ARGUMENT, "dtype invalid");
   CHECK_FAILS(pj_view_check(&deep, &base), PJ_INVALID_ARGUMENT, "17 dimensions");
   CHECK_FAILS(pj_view_check(&conj, &base), PJ_INVALID_ARGUMENT, "cannot be conjugated");
   CHECK_FAILS(pj_view_check(&neg, &base), PJ_INVALID_ARGUMENT, "cannot be negated");
+}
+
+static void an_array_that_cannot_be_is_refused(void) {
+  pj_type good = array(PJ_F32, N(0, INT64_MAX / 4)), negative = array(PJ_F32, N(4, -1));
+  pj_type large = array(PJ_U8, N(INT64_MAX, 2)), large_items = array(PJ_F64, N(INT64_MAX / 4));
+  pj_type deep = good, shallow = good;
+  pj_type empty = array(PJ_F32, N(INT64_MAX, 2, 0)), unknown = array((pj_dtype)77, N(1));
+  deep.rank = PJ_MAX_RANK + 1;
+  shallow.rank = -1;
+  CHECK_OK(pj_type_check(&good));
+  CHECK_FAILS(pj_type_check(&negative), PJ_INVALID_ARGUMENT, "dimension 1 has size -1");
+  CHECK_FAILS(pj_type_check(&large), PJ_INVALID_ARGUMENT, "more bytes than can be counted");
+  CHECK_FAILS(pj_type_check(&large_items), PJ_INVALID_ARGUMENT, "more bytes than can be counted");
+  CHECK_FAILS(pj_type_check(&empty), PJ_INVALID_ARGUMENT, "more bytes than can be counted");
+  CHECK_FAILS(pj_type_check(&deep), PJ_INVALID_ARGUMENT, "at most 16 dimensions, not 17");
+  CHECK_FAILS(pj_type_check(&shallow), PJ_INVALID_ARGUMENT, "at most 16 dimensions, not -1");
+  CHECK_FAILS(pj_type_check(&unknown), PJ_INVALID_ARGUMENT, "77 is no element type");
 }
 
 static void strides_of_dimensions_of_size_one_say_nothing(void) {
@@ -61,6 +84,7 @@ static void only_views_whose_elements_share_memory_overlap(void) {
 
 int main(void) {
   RUN(a_view_outside_of_its_storage_is_refused);
+  RUN(an_array_that_cannot_be_is_refused);
   RUN(strides_of_dimensions_of_size_one_say_nothing);
   RUN(a_channels_last_tensor_is_stored_as_nhwc);
   RUN(only_views_whose_elements_share_memory_overlap);

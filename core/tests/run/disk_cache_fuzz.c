@@ -1,10 +1,11 @@
 // What reads bytes that others wrote: an entry file of the disk cache, an answer of a compile worker, a worker's
-// settings. Built for libFuzzer with -DPJ_LIBFUZZER; else main feeds mutations of good bytes, the same in each run.
+// settings.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "fuzz.h"
 #include "run/disk_cache.h"
 #include "run/worker_protocol.h"
 #include "test.h"
@@ -72,15 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
 }
 
 #ifndef PJ_LIBFUZZER
-enum { MUTATIONS = 20000, SEED_ROOM = 2048 };
-
-typedef struct seed {
-  uint8_t bytes[SEED_ROOM];
-  size_t size;
-} seed;
-
 // Spelled out here, not made by the code under test: the format on disk is a promise to later versions.
-static void make_entry(seed *out_seed) {
+static void make_entry(fuzz_seed *out_seed) {
   const char payload[] = "an executable";
   uint8_t *at = out_seed->bytes;
   memcpy(at, "PJCACHE\0\1\0\0\0\0\0\0\0", 16);
@@ -91,14 +85,14 @@ static void make_entry(seed *out_seed) {
   out_seed->size = 88 + sizeof payload;
 }
 
-static void make_answer(seed *out_seed) {
+static void make_answer(fuzz_seed *out_seed) {
   pj_frame_header header = pj_frame_header_make(PJ_FRAME_ANSWER, PJ_INVALID_ARGUMENT, 9, 100);
   memset(out_seed->bytes, 'x', sizeof header + 109);
   memcpy(out_seed->bytes, &header, sizeof header);
   out_seed->size = sizeof header + 109;
 }
 
-static void make_settings(seed *out_seed) {
+static void make_settings(fuzz_seed *out_seed) {
   const int64_t ints[] = {4, 2, 1};
   const pj_option options[] = {
       {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 4},
@@ -126,52 +120,16 @@ static void make_settings(seed *out_seed) {
   free(bytes);
 }
 
-static uint64_t random_state = 0x9e3779b97f4a7c15u;
-
-// xorshift64*: https://www.jstatsoft.org/article/view/v008i14, section 3.
-static uint64_t next(uint64_t below) {
-  random_state ^= random_state >> 12;
-  random_state ^= random_state << 25;
-  random_state ^= random_state >> 27;
-  return (random_state * 0x2545f4914f6cdd1du >> 16) % below;
-}
-
-static void mutate(seed *s) {
-  static const uint64_t NUMBERS[] = {0, 1, 7, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, UINT64_MAX, UINT64_MAX - 7};
-  for (uint64_t left = 1 + next(4); left; --left) {
-    size_t at = s->size ? (size_t)next(s->size) : 0;
-    switch (next(5)) {
-      case 0:
-        s->bytes[at] ^= (uint8_t)(1u << next(8));
-        break;
-      case 1:
-        s->bytes[at] = (uint8_t)next(256);
-        break;
-      case 2:
-        s->size = at;
-        break;
-      case 3:
-        if (at + 8 <= s->size) memcpy(s->bytes + at / 8 * 8, &NUMBERS[next(8)], 8);
-        break;
-      default:
-        if (s->size + 8 <= SEED_ROOM) {
-          memmove(s->bytes + at + 8, s->bytes + at, s->size - at);
-          s->size += 8;
-        }
-    }
-  }
-}
-
 static void mutated_bytes_are_read_or_refused_never_overrun(void) {
-  static void (*const MAKERS[READER_COUNT])(seed *) = {make_entry, make_answer, make_settings};
+  static void (*const MAKERS[READER_COUNT])(fuzz_seed *) = {make_entry, make_answer, make_settings};
   for (int kind = 0; kind < READER_COUNT; ++kind) {
     int good = 0;
-    seed original = {.size = 0};
+    fuzz_seed original = {.size = 0};
     MAKERS[kind](&original);
     CHECK(READERS[kind](original.bytes, original.size));
-    for (int i = 0; i < MUTATIONS; ++i) {
-      seed s = original;
-      mutate(&s);
+    for (int i = 0; i < FUZZ_MUTATIONS; ++i) {
+      fuzz_seed s = original;
+      fuzz_mutate(&s);
       // Of its exact size, so that a sanitizer sees each byte read beyond it.
       uint8_t *exact = malloc(s.size ? s.size : 1);
       memcpy(exact, s.bytes, s.size);
@@ -180,7 +138,7 @@ static void mutated_bytes_are_read_or_refused_never_overrun(void) {
       if (kind == 0 && read) CHECK(s.size == original.size && !memcmp(s.bytes, original.bytes, s.size));
       free(exact);
     }
-    CHECK(good < MUTATIONS);
+    CHECK(good < FUZZ_MUTATIONS);
   }
 }
 
