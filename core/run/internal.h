@@ -82,6 +82,7 @@ typedef struct pj_region {
   uint32_t key_count, queued_count, ref_count, input_count, output_count, float_count, int_count;
   uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
   uint32_t calls;                   // ops since the last cut
+  bool due;                         // complete: the thread of its last op waits to run it
   bool random;
   // Strict eager: what to put back when the op's program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
@@ -118,6 +119,7 @@ struct pj_device {
   pthread_mutex_t lock;
   pthread_cond_t idle;              // signalled when `running` ends
   bool running;                     // a region was taken off and is being compiled, without the lock
+  pthread_t runner;                 // by this thread, while `running`
   pj_region *region;                // what is queued
   pj_region *spare;                 // an empty one, to be reused
   uint64_t next_region;
