@@ -72,6 +72,7 @@ def start() -> None:
     with _lock:
         if _C.is_started():
             return
+        _env.check()
         path = select()
         worker = pathlib.Path(__file__).with_name("pj-worker")
         workers = _env.get("TORCH_PJRT_WORKERS")

@@ -33,7 +33,7 @@ def layouts(dtype):
 
 
 def _wide(value):
-    if isinstance(value, torch.Tensor) and value.dtype in HALVES:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
     return torch.float64 if value in HALVES and isinstance(value, torch.dtype) else value
 

@@ -15,8 +15,8 @@ def test_nonzero_lists_coordinates_in_order(dtype):
 
 
 def test_nonzero_of_0d_and_empty_tensors_and_of_nan():
-    for x in (torch.tensor(0.0), torch.tensor(NAN), torch.empty(
-        0, 3), torch.zeros(2, 2), torch.tensor([NAN, -0.0, 1.0])):
+    for x in (torch.tensor(0.0), torch.tensor(NAN), torch.empty(0, 3), torch.zeros(2, 2),
+              torch.tensor([NAN, -0.0, 1.0])):
         compare("aten::nonzero", x, meta=False)
 
 

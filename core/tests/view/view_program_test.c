@@ -70,7 +70,7 @@ static void boxes_are_written_by_an_update_and_the_rest_by_merge_or_scatter(void
   CHECK(write_kind(base, strided(PJ_F32, N(16, 64), S(64, 1), 320)) == VIEW_UPDATE);    // x[5:21]
   CHECK(write_kind(base, strided(PJ_F32, N(64, 2), S(64, 1), 3)) == VIEW_UPDATE);       // x[:, 3:5]
   CHECK(write_kind(base, strided(PJ_F32, N(64), S(64), 3)) == VIEW_UPDATE);             // x[:, 3]
-  CHECK(write_kind(flat, strided(PJ_F32, N(16, 32), S(256, 1), 64)) == VIEW_UPDATE);    // a layer of an interleaved cache
+  CHECK(write_kind(flat, strided(PJ_F32, N(16, 32), S(256, 1), 64)) == VIEW_UPDATE);    // a layer among others
   CHECK(write_kind(base, strided(PJ_F32, N(64, 32), S(64, 2), 1)) == VIEW_MERGE);       // x[:, 1::2]
   CHECK(write_kind(base, strided(PJ_F32, N(64, 4), S(64, 16), 0)) == VIEW_SCATTER);     // x[:, ::16]: too sparse
   CHECK(write_kind(base, strided(PJ_F32, N(64), S(65), 0)) == VIEW_SCATTER);            // the diagonal

@@ -1,0 +1,106 @@
+import pytest
+import torch
+from checks import check_against, compare_but, make
+from harness import compare, run
+
+KINDS = (torch.float32, torch.complex64, torch.float64)
+SHAPES = ((4, 4), (2, 3, 5, 5), (1, 1), (0, 3, 3), (2, 0, 0))
+
+
+def close(dtype):
+    return {"rtol": 1e-7, "atol": 1e-7} if dtype == torch.float64 else {"rtol": 1e-3, "atol": 1e-3}
+
+
+def positive(dtype, *sizes):
+    x = make(dtype, *sizes)
+    return x @ x.mH + 2 * torch.eye(sizes[-1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_lu_and_what_is_made_of_it_equal_the_cpus(sizes, dtype):
+    a, b, tol = make(dtype, *sizes), make(dtype, *sizes[:-1], 3), close(dtype)
+    for x in (a, a.mT):
+        compare("aten::linalg_lu_factor_ex", x, **tol)
+        compare("aten::_linalg_det", x, **tol)
+        compare("aten::_linalg_slogdet", x, **tol)
+    compare("aten::linalg_lu", a, **tol)
+    compare("aten::linalg_inv_ex", a, **tol)
+    compare("aten::_linalg_solve_ex", a, b, **tol)
+    compare("aten::_linalg_solve_ex", a, b.mT.contiguous(), left=False, **tol)
+    compare("aten::_linalg_solve_ex", a, b[..., 0].contiguous(), **tol)
+    factors, pivots, _ = torch.linalg.lu_factor_ex(a)
+    compare("aten::lu_unpack", factors, pivots, **tol)
+    compare("aten::lu_unpack", factors, pivots, False, True, **tol)
+    for adjoint in (False, True):
+        compare("aten::linalg_lu_solve", factors, pivots, b, adjoint=adjoint, **tol)
+        compare("aten::linalg_lu_solve", factors, pivots, b.mT.contiguous(), left=False, adjoint=adjoint, **tol)
+
+
+def test_lu_of_matrices_that_are_not_square_and_batches_that_broadcast():
+    for a in (make(torch.float32, 3, 5), make(torch.float32, 2, 6, 4)):
+        compare("aten::linalg_lu_factor_ex", a, rtol=1e-4, atol=1e-4)
+        compare("aten::linalg_lu", a, rtol=1e-4, atol=1e-4)
+    a = positive(torch.float32, 4, 4)
+    compare("aten::_linalg_solve_ex", a, make(torch.float32, 3, 4, 2), rtol=1e-4, atol=1e-4)
+    compare("aten::linalg_solve_triangular", a, make(torch.float32, 3, 4, 2), upper=True, rtol=1e-4, atol=1e-4)
+
+
+def test_info_names_the_first_zero_pivot():
+    singular = torch.tensor([[1.0, 2, 3], [2, 4, 6], [1, 1, 1]])
+    compare("aten::linalg_lu_factor_ex", torch.stack([torch.eye(3), torch.zeros(3, 3), singular]))
+    compare_but("aten::_linalg_det", (1, 2), singular)  # its factors are rounding noise
+    compare("aten::_linalg_slogdet", torch.zeros(2, 2))
+    compare_but("aten::linalg_inv_ex", (0,), torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", SHAPES)
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_and_triangular_systems_equal_the_cpus(sizes, dtype, upper):
+    a, b, tol = positive(dtype, *sizes), make(dtype, *sizes[:-1], 3), close(dtype)
+    compare("aten::linalg_cholesky_ex", a.triu() if upper else a.tril(), upper=upper, **tol)
+    factor = torch.linalg.cholesky(a, upper=upper)
+    compare("aten::_cholesky_solve_helper", b, factor, upper, **tol)
+    compare("aten::cholesky_inverse", factor, upper, **tol)
+    for unit in (False, True):  # the whole of `a` is given: only one triangle of it may be read
+        scaled = a / 10 if unit else a
+        compare("aten::linalg_solve_triangular", scaled, b, upper=upper, unitriangular=unit, **tol)
+        compare("aten::linalg_solve_triangular", scaled, b.mT.contiguous(), upper=upper, left=False, unitriangular=unit, **tol)
+        compare("aten::triangular_solve", b, scaled, upper, True, unit, **tol)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_info_names_the_first_bad_minor(upper):
+    indefinite = torch.tensor([[1.0, 2, 0], [2, 1, 0], [0, 0, 1]])
+    compare_but("aten::linalg_cholesky_ex", (0,), torch.stack([torch.eye(3), -torch.eye(3), indefinite]), upper=upper)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 5, 3), (2, 3, 5), (6, 1), (0, 3, 2), (2, 0, 3)])
+def test_qr_and_householder_products_equal_the_cpus(sizes, dtype):
+    a, tol = make(dtype, *sizes), close(dtype)
+    for mode in ("reduced", "complete", "r"):
+        compare("aten::linalg_qr", a, mode, **tol)
+    if a.numel() and sizes[-2] >= sizes[-1]:
+        reflectors, tau = torch.geqrf(a)
+        check_against("aten::geqrf", [reflectors, tau], a, **tol)
+        compare("aten::linalg_householder_product", reflectors, tau, **tol)
+        for left in (True, False):
+            other = make(dtype, *sizes[:-1], 2) if left else make(dtype, *sizes[:-2], 2, sizes[-2])
+            compare("aten::ormqr", reflectors, tau, other, left, True, **tol)
+
+
+# Eigenvectors are unique only up to a factor, so they are held to what defines them.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 3, 5, 5), (1, 1), (40, 40)])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_symmetric_eigenvalues_equal_the_cpus_and_the_vectors_diagonalise(sizes, dtype, uplo):
+    a = positive(dtype, *sizes)
+    tol = {"rtol": 1e-4, "atol": 1e-4}
+    given = a.tril() if uplo == "L" else a.triu()
+    values, vectors = run("aten::_linalg_eigh", given, uplo, True)
+    torch.testing.assert_close(values, torch.linalg.eigvalsh(a), **tol)
+    torch.testing.assert_close((vectors * values.unsqueeze(-2)) @ vectors.mH, a, **tol)
+    torch.testing.assert_close(vectors.mH @ vectors, torch.eye(sizes[-1], dtype=dtype).expand_as(a), **tol)
+    compare("aten::_linalg_eigh", given, uplo, False, **tol)
