@@ -90,7 +90,7 @@ def test_moving_a_module_keeps_its_parameters_tied_and_those_of_its_optimizer():
 def test_a_training_run_goes_on_from_its_checkpoint():
     def start(device):
         torch.manual_seed(5)
-        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+        model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1)).to(device)
         return model, torch.optim.AdamW(model.parameters(), lr=0.05)
 
     def train(model, opt, steps):
