@@ -16,7 +16,7 @@ OPS = {
     "histc": lambda x: torch.histc(x.float(), 4), "none at all": lambda x: (x[x > 9], (x > 9).nonzero(), torch.unique(x[x > 9])),
     "one_hot": lambda x: torch.nn.functional.one_hot(x), "combinations": lambda x: torch.combinations(x[1]), "isin": lambda x: x[torch.isin(x, x[0, 1:3])],
     "write by mask": lambda x: x.index_put((x > 2,), x[x > 2] * 10), "masked_scatter": lambda x: x.masked_scatter(x == 0, x.flatten() + 1),
-    "topk of a count": lambda x: x.flatten().topk(int((x > 0).sum())), "split by sizes": lambda x: x.flatten().split(x[:, 3].add(1).repeat(2)[:3].tolist() + [4]),
+    "topk of a count": lambda x: x.flatten().topk(int((x > 0).sum())).values, "split by sizes": lambda x: x.flatten().split(x[:, 3].long().add(1).tolist() + [5]),
     "segment": lambda x: torch.cat([row[row > 0] for row in x]), "tensor_split": lambda x: x.flatten().tensor_split(x[0, 1::2].cpu().sort()[0]),
     "trim_zeros": lambda x: x[:, : int(x.any(0).nonzero().max()) + 1], "padded": lambda x: torch.nn.utils.rnn.pad_sequence([r[r > 0] for r in x]),
 }

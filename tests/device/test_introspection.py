@@ -30,7 +30,7 @@ def test_counters_have_their_names_and_start_again_at_zero():
     (lambda x: x + 1, dict(executions=1, host_reads=0, bytes_to_device=0)), (lambda x: x.t()[1:], dict(executions=0)),
     (lambda x: x.clone().contiguous(), dict(executions=0)), (lambda x: x.cpu(), dict(executions=0, host_reads=1, bytes_to_host=96)),
     (lambda x: x[1, 1].item(), dict(host_reads=1)), (lambda x: torch.ones(5, 5).to("tpu"), dict(bytes_to_device=100, executions=0)),
-    (lambda x: (x + 1).mul_(2), dict(executions=2, donations=1)), (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
+    (lambda x: x.repeat(200, 200).mul_(2), dict(executions=2, donations=1)), (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
     (lambda x: x * 3.5, dict(executions=1, bytes_to_device=0))])
 def test_work_is_counted(work, counts):
     x = torch.ones(4, 6).to("tpu")
@@ -50,7 +50,7 @@ def test_every_program_is_a_row_with_the_callers_line():
     assert rows
     for row in rows:
         assert {name: type(value) for name, value in row.items()} == ROW
-        assert row["line"].startswith("test_introspection.py:") and row["compile_ms"] > 0 and row["from"] in ("compiler", "disk")
+        assert "test_introspection.py:" in row["line"] and row["compile_ms"] > 0 and row["from"] in ("compiler", "disk")
         assert len(row["shapes"]) == len(row["dtypes"]) and row["temp_bytes"] >= -1
     assert any((3, 211) in row["shapes"] and "f32" in row["dtypes"] for row in rows)
 
@@ -95,7 +95,7 @@ def test_the_eager_mode_is_told_and_a_wrong_one_refused():
         torch.tpu.set_eager_mode("fused", length=3)
         assert torch.tpu.get_eager_mode() == "fused"
         x = torch.ones(3).to("tpu")
-        found = counted(lambda: x.add(1).mul(2).add(3).mul(4))
+        found = counted(lambda: x.add(1).mul(2).add(3).mul(4).cpu())
         assert found["executions"] == 2 and found["queue_cuts"] >= 1
     finally:
         torch.tpu.set_eager_mode("strict")

@@ -114,8 +114,8 @@ def test_conversions_between_types_are_the_cpus():
 
 
 def test_special_values_pass_as_on_the_cpu():
-    """Numbers below the smallest normal one are left out: XLA's CPU code takes them for 0."""
-    values = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e38, 1e-37]
+    """Numbers below the smallest normal one, and those whose reciprocal is one, are left out: XLA's CPU code takes them for 0."""
+    values = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e37, 1e-37]
 
     def program(device):
         x = torch.tensor(values, device=device)

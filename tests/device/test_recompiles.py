@@ -137,10 +137,9 @@ def test_explain_tells_why_each_program_was_made():
 
     x = torch.ones(4, 6).to("tpu")
     for f, reason in [(lambda: x.cosh(), "new op"), (lambda: x.cosh(), None), (lambda: x[0].cosh(), "new shape"),
-                      (lambda: x.double(), ...), (lambda: torch.ones(4, 6, dtype=torch.float64).to("tpu").cosh(), "new dtype"),
-                      (lambda: torch.ones(6, 4).to("tpu").cosh(), "new shape"), (lambda: x.t().cosh(), "new layout"),
-                      (lambda: x[:, 1::2].cosh(), ...), (lambda: x[:, ::2].cosh(), "new layout"),
-                      (lambda: x.sum(0), "new op"), (lambda: x.sum(1), "new constant")]:
+                      (lambda: torch.ones(6, dtype=torch.float64).to("tpu").cosh(), "new dtype"), (lambda: x.t().cosh(), ...),
+                      (lambda: x[:, 1::2].cosh(), ...), (lambda: x[:, ::2].cosh(), "new layout"), (lambda: x.sum(0), "new op"),
+                      (lambda: x.sum(1), "new constant")]:
         got = reasons(f)
         if reason is not ...:
             assert [why for _, why in got] == ([reason] if reason else []), (reason, got)
