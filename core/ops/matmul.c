@@ -131,6 +131,24 @@ static void lower_scaled_mm(pj_lowering *l) {
   pj_return(l, 0, y);
 }
 
+static hlo_value unsqueezed(pj_lowering *l, int argument, int dims) {
+  hlo_value x = pj_tensor(l, argument);
+  x = hlo_convert(l->h, x, pj_math_dtype(x.dtype));
+  int count;
+  const int64_t *places = pj_ints(l, dims, &count);
+  for (int i = 0; i < count; ++i) x = hlo_keep(l->h, x, (int)places[i]);
+  return x;
+}
+
+// aten::_trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim): the sum over sumdim of the product of the
+// three, each with new dimensions at expand
+static void lower_trilinear(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value y = hlo_mul(h, hlo_mul(h, unsqueezed(l, 0, 3), unsqueezed(l, 1, 4)), unsqueezed(l, 2, 5));
+  int dims[PJ_MAX_RANK], count = pj_dims(l, 6, y.rank, false, dims);
+  pj_return(l, 0, count ? hlo_reduce(h, HLO_ADD, y, dims, count) : y);
+}
+
 enum { BETA_ALPHA = PJ_STATIC(3) | PJ_STATIC(4) };
 
 PJ_LOWERINGS(matmul_lowerings) = {
@@ -148,6 +166,7 @@ PJ_LOWERINGS(matmul_lowerings) = {
     {"aten::addmv", lower_addmv, .statics = BETA_ALPHA},
     {"aten::addbmm", lower_addbmm, .statics = BETA_ALPHA},
     {"aten::addr", lower_addr, .statics = BETA_ALPHA},
+    {"aten::_trilinear", lower_trilinear},
     {"aten::_int_mm", lower_int_mm},
     {"aten::_weight_int8pack_mm", lower_int8_mm},
     {"aten::_scaled_mm", lower_scaled_mm},

@@ -40,4 +40,13 @@ hlo_value pj_inverse_permutation(hlo *h, hlo_value permutation);
 // op(A) X = B with A = P L U
 hlo_value pj_lu_solve(hlo *h, hlo_value factors, hlo_value permutation, hlo_value b, hlo_transpose_kind op);
 
+// ---- QR ------------------------------------------------------------------------------------------------------------------
+
+typedef struct pj_reflectors {
+  hlo_value a, tau;  // [batch, m, n]: R above, the reflectors' tails below the diagonal; [batch, min(m, n)]
+} pj_reflectors;
+
+pj_reflectors pj_qr(hlo *h, hlo_value x);
+hlo_value pj_qr_product(hlo *h, pj_reflectors r, int64_t columns);  // the first columns of Q, columns <= m
+
 #endif

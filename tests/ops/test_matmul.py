@@ -71,3 +71,8 @@ def test_operands_of_two_dtypes_and_bools_are_refused():
         run("aten::mm", make(torch.float32, 2, 2), make(torch.float16, 2, 2), results=[make(torch.float32, 2, 2)])
     with pytest.raises(NotImplementedError, match="Bool"):
         run("aten::mm", make(torch.bool, 2, 2), make(torch.bool, 2, 2), results=[make(torch.bool, 2, 2)])
+
+
+def test_the_trilinear_sum_equals_the_cpus():
+    i1, i2, i3 = make(torch.float32, 4, 3), make(torch.float32, 6, 3, 5), make(torch.float32, 4, 5)
+    compare("aten::_trilinear", i1, i2, i3, [1, 3], [0], [1, 2], [2, 3], rtol=1e-5)
