@@ -3,7 +3,7 @@
 
 #include "ops/matrix.h"
 
-// ---- Cholesky -----------------------------------------------------------------------------------------------------------
+// ---- Cholesky -------------------------------------------------------------------------------------------------------
 
 enum { STEP, REST, INFO };
 
@@ -98,7 +98,7 @@ static void lower_cholesky_inverse(pj_lowering *l) {
   else pj_return_reshaped(l, 0, cholesky_solve(l->h, factor, unit, pj_bool(l, 1)));
 }
 
-// ---- triangular systems ---------------------------------------------------------------------------------------------------
+// ---- triangular systems ---------------------------------------------------------------------------------------------
 
 // x with its leading dimensions broadcast to those of the result, as a batch of matrices.
 static hlo_value broadcast_matrices(pj_lowering *l, int argument, pj_type result) {
@@ -134,10 +134,10 @@ static void lower_triangular_solve(pj_lowering *l) {
   else pj_return_reshaped(l, 0, hlo_triangular_solve(l->h, a, b, true, !pj_bool(l, 2), pj_bool(l, 4), transpose));
 }
 
-// ---- matrix exponential ---------------------------------------------------------------------------------------------------
+// ---- matrix exponential ---------------------------------------------------------------------------------------------
 
-// exp(X) = exp(X / 2^s)^(2^s), with s so large that the 1-norm of X / 2^s is at most 1. There a Taylor polynomial of this
-// degree has less than the rounding error: 1 / 13! = 2e-10 and 1 / 19! = 8e-18.
+// exp(X) = exp(X / 2^s)^(2^s), with s so large that the 1-norm of X / 2^s is at most 1. There a Taylor polynomial of
+// this degree has less than the rounding error: 1 / 13! = 2e-10 and 1 / 19! = 8e-18.
 static int taylor_degree(pj_dtype dtype) { return pj_real_dtype(dtype) == PJ_F64 ? 18 : 12; }
 
 enum { SQUARING, POWER, SQUARINGS };

@@ -11,7 +11,8 @@ static hlo_value typed(pj_dtype dtype, int rank, const int64_t *dims) {
 }
 
 pj_reflectors pj_qr(hlo *h, hlo_value x) {
-  hlo_value results[] = {typed(x.dtype, 3, x.dims), typed(x.dtype, 2, (int64_t[]){x.dims[0], least(x.dims[1], x.dims[2])})};
+  hlo_value results[] = {typed(x.dtype, 3, x.dims),
+                         typed(x.dtype, 2, (int64_t[]){x.dims[0], least(x.dims[1], x.dims[2])})};
   hlo_custom_call(h, "Qr", NULL, &x, 1, results, 2);
   return (pj_reflectors){results[0], results[1]};
 }
@@ -20,7 +21,8 @@ hlo_value pj_qr_product(hlo *h, pj_reflectors r, int64_t columns) {
   int64_t m = r.a.dims[1], n = r.a.dims[2], known = r.tau.dims[1];
   hlo_value a = columns > n ? pj_enlarged(h, r.a, m, columns) : pj_block(h, r.a, m, columns);
   hlo_value tau = r.tau;  // a reflector with tau 0 is the identity
-  if (columns > known) tau = hlo_pad(h, tau, pj_full_like(h, tau, 0), (int64_t[]){0, 0}, (int64_t[]){0, columns - known}, NULL);
+  if (columns > known)
+    tau = hlo_pad(h, tau, pj_full_like(h, tau, 0), (int64_t[]){0, 0}, (int64_t[]){0, columns - known}, NULL);
   else tau = hlo_slice_dim(h, tau, 1, 0, columns);
   hlo_value operands[] = {a, tau}, q = typed(a.dtype, 3, a.dims);
   hlo_custom_call(h, "ProductOfElementaryHouseholderReflectors", NULL, operands, 2, &q, 1);
@@ -101,7 +103,8 @@ static void lower_eigh(pj_lowering *l) {
   }
   // XLA's Jacobi sweeps stop at a fixed tolerance that leaves errors of 1e-8 in the vectors.
   pj_dtype real = pj_real_dtype(a.dtype);
-  if (!pj_require(l, real == PJ_F32, PJ_UNIMPLEMENTED, "_linalg_eigh has a lowering only for float32 and complex64")) return;
+  if (!pj_require(l, real == PJ_F32, PJ_UNIMPLEMENTED, "_linalg_eigh has a lowering only for float32 and complex64"))
+    return;
   const char *config = lower ? "1,1,100,1e-6" : "0,1,100,1e-6";  // lower, sorted, most sweeps, tolerance
   hlo_value results[] = {typed(a.dtype, 3, a.dims), typed(real, 2, a.dims)};
   hlo_custom_call(h, "Eigh", config, &a, 1, results, 2);

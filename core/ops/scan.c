@@ -40,8 +40,8 @@ static void scan_extreme(pj_lowering *l, hlo_op op) {
 static void lower_cummax(pj_lowering *l) { scan_extreme(l, HLO_MAX); }
 static void lower_cummin(pj_lowering *l) { scan_extreme(l, HLO_MIN); }
 
-// log(exp(a) + exp(b)) = m + log1p(exp(least - m)), m being the one with the larger real part; equal infinities stay what
-// they are.
+// log(exp(a) + exp(b)) = m + log1p(exp(least - m)), m being the one with the larger real part; equal infinities stay
+// what they are.
 static void log_add_exp(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
   (void)context;
   hlo_value a = arguments[0], b = arguments[1], real_a = hlo_real(h, a), real_b = hlo_real(h, b);

@@ -1,6 +1,7 @@
-// Singular values by one-sided Jacobi rotations after a QR factorisation: rotations of pairs of columns make R V orthogonal,
-// and the columns' lengths are then the singular values. Small ones are as exact as large ones (Demmel and Veselic, "Jacobi's
-// method is more accurate than QR", 1992). All pairs of one round of a tournament are disjoint and rotated at once.
+// Singular values by one-sided Jacobi rotations after a QR factorisation: rotations of pairs of columns make R V
+// orthogonal, and the columns' lengths are then the singular values. Small ones are as exact as large ones (Demmel and
+// Veselic, "Jacobi's method is more accurate than QR", 1992). All pairs of one round of a tournament are disjoint and
+// rotated at once.
 #include <float.h>
 
 #include "ops/matrix.h"
@@ -56,7 +57,8 @@ static void rotate(hlo *h, const hlo_value *s, hlo_value *results, void *context
   hlo_value divisor = hlo_select(h, turns, size, one);
   hlo_value zeta = hlo_div(h, hlo_sub(h, b, a), pj_scale(h, divisor, 2));
   hlo_value root = hlo_sqrt(h, hlo_add(h, one, hlo_mul(h, zeta, zeta)));
-  hlo_value t = hlo_div(h, hlo_select(h, hlo_ge(h, zeta, zero), one, pj_full_like(h, one, -1)), hlo_add(h, hlo_abs(h, zeta), root));
+  hlo_value t = hlo_div(h, hlo_select(h, hlo_ge(h, zeta, zero), one, pj_full_like(h, one, -1)),
+                        hlo_add(h, hlo_abs(h, zeta), root));
   t = hlo_select(h, turns, t, zero);
   hlo_value c = hlo_rsqrt(h, hlo_add(h, one, hlo_mul(h, t, t)));
   hlo_value sine = hlo_convert(h, hlo_mul(h, c, t), p.dtype);
@@ -93,8 +95,9 @@ static decomposition decompose(hlo *h, hlo_value r) {
   jacobi j = {.n = even, .half = even / 2, .tolerance = real == PJ_F64 ? DBL_EPSILON : (double)FLT_EPSILON};
   hlo_value both[] = {pj_enlarged(h, r, even, even), pj_eye(h, r.dtype, batch, even, even)};
   hlo_value stacked = hlo_concatenate(h, both, 2, 1);
-  hlo_value starts[] = {hlo_constant_int(h, PJ_S32, 0), columns(h, stacked, 0, j.half), columns(h, stacked, j.half, even),
-                        hlo_constant(h, real, 1)}, found[STATE];
+  hlo_value starts[] = {hlo_constant_int(h, PJ_S32, 0), columns(h, stacked, 0, j.half),
+                        columns(h, stacked, j.half, even), hlo_constant(h, real, 1)},
+            found[STATE];
   hlo_while(h, starts, STATE, sweeps_left, sweep, &j, found);
   stacked = hlo_concatenate(h, (hlo_value[]){found[TOP], found[BOTTOM]}, 2, 2);
   hlo_value rotated = hlo_slice_dim(h, stacked, 1, 0, even), v = hlo_slice_dim(h, stacked, 1, even, 2 * even);
@@ -113,8 +116,8 @@ static decomposition decompose(hlo *h, hlo_value r) {
   return (decomposition){pj_block(h, rotated, n, n), pj_block(h, v, n, n), hlo_slice_dim(h, sorted[0], 1, 0, n)};
 }
 
-// The left vectors: the columns' directions, and an orthonormal completion where the value is 0. A QR factorisation gives both:
-// its R is diagonal, and only the phases of that diagonal are to be put back.
+// The left vectors: the columns' directions, and an orthonormal completion where the value is 0. A QR factorisation
+// gives both: its R is diagonal, and only the phases of that diagonal are to be put back.
 static hlo_value directions(hlo *h, hlo_value rotated, hlo_value values) {
   int64_t n = rotated.dims[1];
   hlo_value length = hlo_keep(h, hlo_select(h, hlo_gt(h, values, pj_full_like(h, values, 0)), values,
@@ -145,7 +148,7 @@ static void lower_svd(pj_lowering *l) {
   size = hlo_select(h, hlo_eq(h, size, pj_full_like(h, size, 0)), pj_full_like(h, size, 1), size);
   a = hlo_div(h, a, hlo_convert(h, hlo_reshape(h, size, 3, (int64_t[]){batch, 1, 1}), a.dtype));
   // nor underflow inside the compiler's QR: what is this much smaller than the largest element is lost in the rounding
-  hlo_value lost = hlo_lt(h, hlo_abs(h, a), pj_full_like(h, size, pj_real_dtype(a.dtype) == PJ_F64 ? 1e-150 : 1e-18));
+  hlo_value lost = hlo_lt(h, hlo_abs(h, a), pj_full_like(h, size, pj_real_dtype(a.dtype) == PJ_F64 ? 1e-130 : 1e-14));
   a = hlo_select(h, lost, pj_full_like(h, a, 0), a);
   pj_reflectors qr = pj_qr(h, a);
   decomposition d = decompose(h, pj_upper(h, pj_block(h, qr.a, n, n)));
