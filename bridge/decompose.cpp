@@ -2,10 +2,10 @@
 // each op that has a lowering, and compiled as one program.
 #include "decompose.h"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
-
-#include <ATen/record_function.h>
 
 namespace torch_pjrt {
 
@@ -16,6 +16,16 @@ namespace py = pybind11;
 namespace {
 
 const c10::StorageImpl *storage_key(const Tensor &tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+// Python numbers stand at the places of tensors, as dispatch modes give them.
+IValue to_value(const py::handle &object, const c10::Argument &argument) {
+  bool number = PyFloat_Check(object.ptr()) || PyLong_Check(object.ptr()) || PyComplex_Check(object.ptr());
+  if (!number || !argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor()))
+    return torch::jit::toIValue(object, argument.type());
+  Tensor wrapped = c10::scalar_to_tensor(torch::jit::toIValue(object, c10::NumberType::get()).toScalar());
+  wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return wrapped;
+}
 
 // Tensor arguments are fake tensors, known by their storage; numbers are constants of the program.
 class NodeWriter final : public Writer {
@@ -106,8 +116,7 @@ void Builder::node(const std::string &name, const py::list &arguments, const std
   Call call(op.twin);
   NodeWriter writer(op, call, *this);
   std::vector<IValue> values;
-  for (size_t i = 0; i < schema.arguments().size(); ++i)
-    values.push_back(torch::jit::toIValue(arguments[i], schema.arguments()[i].type()));
+  for (size_t i = 0; i < schema.arguments().size(); ++i) values.push_back(to_value(arguments[i], schema.arguments()[i]));
   for (const Argument &argument : op.arguments) {
     if (argument.source >= 0) {
       writer.write(argument, values[static_cast<size_t>(argument.source)]);

@@ -131,9 +131,10 @@ void set_current_device(DeviceIndex index) {
 
 pj_device *device_at(DeviceIndex index) {
   pj_runtime *started = runtime();
-  if (index < 0) index = t_device;
+  if (index == -1) index = t_device;
   int count = pj_runtime_device_count(started);
-  TORCH_CHECK(index < count, "tpu:", static_cast<int>(index), " does not exist: there are ", count, " devices");
+  // PyTorch keeps an index in 8 bits: "tpu:400" comes as -112.
+  TORCH_CHECK(index >= 0 && index < count, "tpu:", static_cast<int>(index), " does not exist: there are ", count, " devices");
   return pj_runtime_device(started, index);
 }
 

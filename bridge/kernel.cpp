@@ -231,7 +231,7 @@ bool for_another_device(Run &run) {
   const IValue &device = run.argument(static_cast<size_t>(run.op.device));
   if (device.isNone()) return false;
   if (device.toDevice().type() != c10::DeviceType::PrivateUse1) return true;
-  run.index = device.toDevice().index() < 0 ? current_device() : device.toDevice().index();
+  run.index = device.toDevice().index() == -1 ? current_device() : device.toDevice().index();
   return false;
 }
 

@@ -222,6 +222,26 @@ class Fallback final : public c10::OperatorKernel {
   }
 };
 
+// Layouts and tensor kinds that the device does not have. PyTorch's own sentence lists every backend there is.
+constexpr std::pair<c10::DispatchKey, const char *> kAbsent[] = {
+    {c10::DispatchKey::SparsePrivateUse1, "sparse"},
+    {c10::DispatchKey::SparseCsrPrivateUse1, "sparse"},
+    {c10::DispatchKey::QuantizedPrivateUse1, "quantized"},
+    {c10::DispatchKey::NestedTensorPrivateUse1, "strided nested"},
+};
+
+class Absent final : public c10::OperatorKernel {
+ public:
+  explicit Absent(const char *kind) : kind_(kind) {}
+  void operator()(const c10::OperatorHandle &handle, c10::DispatchKeySet, Stack *) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, handle.operator_name(), ": the tpu device has no ", kind_,
+                                " tensors. Keep them on the CPU, or make them dense before they go to the device");
+  }
+
+ private:
+  const char *kind_;
+};
+
 bool wants_kernel(const c10::OperatorHandle &handle) {
   using c10::DispatchKey;
   const auto &schema = handle.schema();
@@ -254,8 +274,11 @@ void register_kernels() {
         name, c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(*handle)),
         std::nullopt, nullptr, "torch_pjrt"));
   }
-  handles->push_back(dispatcher.registerFallback(
-      c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Fallback>()), "torch_pjrt"));
+  auto fall_back = [&](c10::DispatchKey key, auto kernel) {
+    handles->push_back(dispatcher.registerFallback(key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), "torch_pjrt"));
+  };
+  fall_back(c10::DispatchKey::PrivateUse1, std::make_unique<Fallback>());
+  for (auto [key, kind] : kAbsent) fall_back(key, std::make_unique<Absent>(kind));
 }
 
 }  // namespace torch_pjrt

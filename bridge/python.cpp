@@ -132,8 +132,12 @@ py::list known_plugins() {
 py::dict memory(int index) {
   pj_device_memory info;
   pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &info);
+  pj_memory_stats stats;
+  pj_status untold = pj_client_memory_stats(pj_runtime_client(runtime()), index, &stats);
+  int64_t total = untold ? 0 : std::max<int64_t>(stats.limit, 0);
+  pj_status_free(untold);
   return py::dict(py::arg("allocated") = info.allocated, py::arg("max_allocated") = info.max_allocated,
-                  py::arg("limit") = info.limit);
+                  py::arg("limit") = info.limit, py::arg("total") = total);
 }
 
 const char *const kFallbackModes[] = {"silent", "warn", "error"};

@@ -98,7 +98,7 @@ bool same_layout(const Tensor &a, const Tensor &b) {
 DeviceIndex index_of(const std::optional<c10::Device> &device) {
   if (!device) return current_device();
   TORCH_CHECK(device->type() == c10::DeviceType::PrivateUse1, "expected a tpu device, not ", *device);
-  return device->index() < 0 ? current_device() : device->index();
+  return device->index() == -1 ? current_device() : device->index();
 }
 
 void check_options(const std::optional<c10::Layout> &layout, const std::optional<bool> &pin_memory) {

@@ -1,7 +1,7 @@
 // Writing calls down: PyTorch's arguments as the words of a pj_call.
 #include "kernel.h"
 
-#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 
 namespace torch_pjrt {
 
@@ -114,7 +114,7 @@ void Writer::tensor(const Argument &argument, const Tensor &tensor) {
   if (C10_UNLIKELY(device.type() != c10::DeviceType::PrivateUse1)) {
     if (device.is_cpu() && tensor.dim() == 0 && argument.number && op_.numbers) {
       bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-      number(at::_local_scalar_dense(tensor), to_pj(tensor.scalar_type()), wrapped ? PJ_WEIGHT_PYTHON : PJ_WEIGHT_ZERO_DIM);
+      number(at::native::_local_scalar_dense_cpu(tensor), to_pj(tensor.scalar_type()), wrapped ? PJ_WEIGHT_PYTHON : PJ_WEIGHT_ZERO_DIM);
       return;
     }
     mixed_devices(op_, c10::Device(c10::DeviceType::PrivateUse1, index < 0 ? current_device() : index), device);

@@ -105,9 +105,16 @@ def sanitize(jobs):
 
 
 def device(jobs):
+    """The Python tests, on the installed package."""
+    import torch_pjrt
+
+    library = next(Path(torch_pjrt.__file__).parent.glob("libpj.so*"))
     reference = BUILD / "core" / "tests" / "libpj_view_reference.so"
-    environment = dict(os.environ, **({"PJ_VIEW_REFERENCE": str(reference)} if reference.exists() else {}))
-    return run([sys.executable, "-m", "pytest", "-q", "tests", "-x" if os.environ.get("CI") is None else "-q", "--durations=10"], env=environment)
+    if not reference.exists() and not build_core("core", jobs):
+        return False
+    plugin = next(iter(installed_plugins(library, "cpu").values()))
+    environment = dict(os.environ, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
+    return run([sys.executable, "-m", "pytest", "-q", "-rs", "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment)
 
 
 def counts(jobs):

@@ -453,6 +453,19 @@ static int like_argument_1(const pj_signature *s, pj_type *out) {
   return 1;
 }
 
+// PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
+static int grouped_mm_types(const pj_signature *s, pj_type *out) {
+  pj_type a = argument_type(s, 0), b = argument_type(s, 1);
+  int64_t rows = a.rank > 1 ? a.dims[a.rank - 2] : 0, columns = b.rank ? b.dims[b.rank - 1] : 0;
+  if (a.rank != b.rank) {
+    out[0] = (pj_type){.dtype = a.dtype, .rank = 2, .dims = {rows, columns}};
+  } else {
+    int64_t groups = a.rank == 3 ? a.dims[0] : present(s, 2) ? argument_type(s, 2).dims[0] : 0;
+    out[0] = (pj_type){.dtype = a.dtype, .rank = 3, .dims = {groups, rows, columns}};
+  }
+  return 1;
+}
+
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 static const pj_dynamic_op DYNAMIC_OPS[] = {
@@ -470,6 +483,7 @@ static const pj_dynamic_op DYNAMIC_OPS[] = {
     {"aten::histogram.bin_ct", NULL, "aten::histogram.bin_ct", 0, histogram_types},
     {"aten::histogram.bins_tensor", NULL, "aten::histogram.bins_tensor", 0, histogram_types},
     {"aten::fractional_max_pool3d_backward", NULL, "aten::fractional_max_pool3d_backward", 0, like_argument_1},
+    {"aten::_grouped_mm", NULL, "aten::_grouped_mm", 0, grouped_mm_types},
 };
 
 const pj_dynamic_op *pj_dynamic_find(const char *name) {

@@ -161,7 +161,7 @@ static bool require_image(pj_lowering *l, int rank, int spatial) {
                     "It is expected input_size equals to %d, but got size %d", spatial + 2, rank);
 }
 
-// Integers are interpolated in float32 and rounded, half away from zero.
+// Integers are interpolated in float32 and rounded after each dimension, the last first, as PyTorch does.
 static pj_dtype interpolation_dtype(pj_dtype dtype) { return pj_dtype_is_float(dtype) ? pj_math_dtype(dtype) : PJ_F32; }
 
 static hlo_value rounded(pj_lowering *l, hlo_value y, pj_dtype dtype) {
@@ -181,14 +181,15 @@ static void upsample(pj_lowering *l, method m, int spatial) {
   if (!pj_require(l, hlo_size(x) > 0, PJ_INVALID_ARGUMENT, "Non-empty input expected for upsampling")) return;
   pj_dtype dtype = interpolation_dtype(x.dtype);
   if (!nearest) x = hlo_convert(h, x, dtype);
-  for (int d = 0; d < spatial; ++d) {
+  for (int d = spatial - 1; d >= 0; --d) {
     int dim = 2 + d;
     axis a = axis_of(l, x.dims[dim], type.dims[dim], !nearest && pj_bool(l, 2), (nearest ? 2 : 3) + d);
     if (is_identity(&a)) continue;
     taps t = taps_of(l, m, &a, nearest ? PJ_F32 : dtype);
     x = resample_dim(l, x, dim, &t);
+    if (!nearest) x = rounded(l, x, type.dtype);
   }
-  pj_return(l, 0, nearest ? x : rounded(l, x, type.dtype));
+  pj_return(l, 0, x);
 }
 
 // (grad_output, output_size, input_size, [align_corners,] scales...)
@@ -281,9 +282,9 @@ static void upsample_antialiased(pj_lowering *l, const filter *f) {
   x = hlo_convert(l->h, x, interpolation_dtype(x.dtype));
   for (int d = 1; d >= 0; --d) {
     axis a = axis_of(l, x.dims[2 + d], type.dims[2 + d], pj_bool(l, 2), 3 + d);
-    if (!is_identity(&a)) x = product_dim(l, x, 2 + d, antialias_matrix(l, f, &a, x.dtype));
+    if (!is_identity(&a)) x = rounded(l, product_dim(l, x, 2 + d, antialias_matrix(l, f, &a, x.dtype)), type.dtype);
   }
-  pj_return(l, 0, rounded(l, x, type.dtype));
+  pj_return(l, 0, x);
 }
 
 // (grad_output, output_size, input_size, align_corners, scales_h, scales_w)

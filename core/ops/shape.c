@@ -221,18 +221,6 @@ static void return_triangle(pj_lowering *l, comparison kept) {
 static void lower_tril(pj_lowering *l) { return_triangle(l, hlo_le); }
 static void lower_triu(pj_lowering *l) { return_triangle(l, hlo_ge); }
 
-// aten::trace(self): sum of the diagonal
-static void lower_trace(pj_lowering *l) {
-  hlo *h = l->h;
-  hlo_value x = pj_tensor(l, 0);
-  if (!pj_require(l, x.rank == 2, PJ_INVALID_ARGUMENT, "trace: expected a matrix, but got tensor with dim %d", x.rank))
-    return;
-  pj_dtype dtype = pj_math_dtype(pj_result_type(l, 0).dtype);
-  hlo_value on = hlo_eq(h, distance_to_diagonal(l, x), hlo_constant_int(h, PJ_S64, 0));
-  hlo_value kept = hlo_select(h, on, hlo_convert(h, x, dtype), hlo_full(h, dtype, x.rank, x.dims, 0));
-  pj_return(l, 0, hlo_reduce_all(h, HLO_ADD, kept));
-}
-
 PJ_LOWERINGS(shape_lowerings) = {
     {.name = "aten::cat", .lower = lower_cat},
     {.name = "aten::stack", .lower = lower_stack},
@@ -246,6 +234,5 @@ PJ_LOWERINGS(shape_lowerings) = {
     {.name = "aten::pixel_unshuffle", .lower = lower_pixel_unshuffle},
     {.name = "aten::tril", .lower = lower_tril},
     {.name = "aten::triu", .lower = lower_triu},
-    {.name = "aten::trace", .lower = lower_trace},
     {0},
 };

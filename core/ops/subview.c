@@ -355,7 +355,6 @@ PJ_LOWERINGS(subview_lowerings) = {
     {.name = "aten::as_strided_scatter", .lower = lower_as_strided_scatter},
     {.name = "aten::alias_copy", .lower = lower_reshape_copy},
     {.name = "aten::detach_copy", .lower = lower_reshape_copy},
-    {.name = "aten::lift_fresh_copy", .lower = lower_reshape_copy},
     {.name = "aten::view_copy", .lower = lower_reshape_copy},
     {.name = "aten::_reshape_alias_copy", .lower = lower_reshape_copy},
     {.name = "aten::_reshape_copy", .lower = lower_reshape_copy},

@@ -53,6 +53,10 @@ pj_status pj_plugin_take_error(const pj_plugin *plugin, PJRT_Error *error) {
   PJRT_STRUCT(PJRT_Error_GetCode_Args, code, .error = error, .code = PJ_UNKNOWN);
   PJRT_Error *nested = api->PJRT_Error_GetCode(&code);
   bool known = !nested && code.code > PJ_OK && code.code <= PJ_DATA_LOSS;
+  // XLA:CPU says INTERNAL of a program whose input could not be computed, whatever the input's own error was.
+  static const char NO_MEMORY[] = "Out of memory allocating";
+  if (known && code.code == PJ_INTERNAL && memmem(message.message, message.message_size, NO_MEMORY, strlen(NO_MEMORY)))
+    code.code = PJ_RESOURCE_EXHAUSTED;
   pj_status status = pj_error(known ? (pj_code)code.code : PJ_UNKNOWN, "%.*s", (int)message.message_size,
                               message.message_size ? message.message : "");
   PJRT_STRUCT(PJRT_Error_Destroy_Args, destroy, .error = error);

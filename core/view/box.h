@@ -1,5 +1,5 @@
-// Where a view lies in memory, as a box of a reshaped base: each dimension of the view is then a slice with a step of one
-// dimension of the reshaped base.
+// Where a view lies in memory, as a box of a reshaped base: each dimension of the view is then a slice with a step of
+// one dimension of the reshaped base.
 #ifndef PJ_VIEW_BOX_H_
 #define PJ_VIEW_BOX_H_
 

@@ -106,8 +106,8 @@ pj_type view_base_type(const pj_type *base, pj_dtype dtype) {
   return type;
 }
 
-// Reshapes to the dims of `type`, and one more of size `last` if that is more than 1. Where hlo_bitcast, which goes through
-// the parts of complex numbers, would find no room for two dimensions more, the array becomes flat.
+// Reshapes to the dims of `type`, and one more of size `last` if that is more than 1. Where hlo_bitcast, which goes
+// through the parts of complex numbers, would find no room for two dimensions more, the array becomes flat.
 static void reshape_for_bitcast(view_program *program, const pj_type *type, int64_t last) {
   pj_type result = *type;
   if (result.rank + 2 > PJ_MAX_RANK) {
@@ -178,16 +178,15 @@ static void read_box(view_program *program, const view_box *box) {
   push_slice(program, box->start, box->size, box->step);
 }
 
-// Nested runs that no box of the base holds: one run after the other, the last dimension is cut or padded to size * stride
-// elements and split into (size, stride). The first element of each stride's stretch is then what the view takes.
+// Nested runs that no box of the base holds: one run after the other, the last dimension is cut or padded to
+// size * stride elements and split into (size, stride). The rest of the view then starts at one place of all stretches.
 static void read_nested(view_program *program, const view_runs *runs, int64_t offset) {
   int64_t length = pj_type_elements(&program->out);
   view_program_reshape(program, 1, &length);
   for (int i = 0; i < runs->rank; ++i) {
     int64_t size = runs->sizes[i], stride = runs->strides[i];
-    int64_t start = offset, excess = offset + size * stride - length, slack = stride - 1 - runs->reach[i];
-    if (excess > 0) start -= excess < slack ? excess : slack;  // an earlier start saves the padding
-    if (start < 0) start = 0;
+    int64_t excess = offset + size * stride - length;  // at most stride - 1 - reach, as the view ends within `length`
+    int64_t start = excess <= 0 ? offset : excess < offset ? offset - excess : 0;  // an earlier start saves the padding
     push_window(program, start, size * stride);
     pj_type split = program->out;
     split.dims[split.rank - 1] = size;

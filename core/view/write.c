@@ -3,10 +3,10 @@
 
 #include "view/program.h"
 
-// A box with steps is merged with what lies between its elements when at most this many elements are passed for each one
-// written; else its rows or elements are scattered one by one. A merge keeps a TPU's layout of the base, where a scatter
-// that steps in the minor dimension makes it rearrange the whole base (libtpu 0.0.52 for v6e: 1.9 against 258 MiB
-// accessed to write x[5:21, ::2] into 64 MiB).
+// A box with steps is merged with what lies between its elements when at most this many elements are passed for each
+// one written; else its rows or elements are scattered one by one. A merge keeps a TPU's layout of the base, where a
+// scatter that steps in the minor dimension makes it rearrange the whole base (libtpu 0.0.52 for v6e: 1.9 against
+// 258 MiB accessed to write x[5:21, ::2] into 64 MiB).
 enum { MERGE_SPARSITY = 8 };
 
 static bool is_worth_merging(const view_box *box) {
@@ -43,8 +43,8 @@ static void windows_of_box(const view_box *box, view_windows *out_windows, int o
   *out_windows = windows;
 }
 
-// The kind of write into `typed`, a base of the view's dtype, and the box that is written; a scatter over the base's own
-// dimensions has a box of rank 0. Other dimensions than the base's own are the second choice: where they change the minor
+// The kind of write into `typed`, a base of the view's dtype, and the box that is written; rank 0 with a scatter of a
+// view that is no box. Other dimensions than the base's own are the second choice: where they change the minor
 // dimension, a TPU rearranges the whole base for them. pj_view_rebase does that once for a flat base.
 static view_write_kind find_kind(const view_runs *runs, int64_t offset, const pj_type *typed, view_box *out_box) {
   for (view_box_style style = VIEW_BOX_NATURAL; style <= VIEW_BOX_UNIT_STEPS; ++style) {
@@ -131,5 +131,9 @@ bool pj_view_rebase(const pj_view *view, const pj_type *base, pj_type *out_type)
   }
   // A base that has dimensions got them from the tensor that made it, and keeps them: bringing it to the box's costs
   // nothing where the minor dimension stays, and changing it back and forth would cost more than the write.
-  return base->dtype != view->dtype || (base->rank == 1 && out_type->rank > 1);
+  if (base->dtype == view->dtype && (base->rank > 1 || out_type->rank <= 1)) return false;
+  // Bytes of s64[1, 8] become u8[64], in which the view may be a box of more dimensions.
+  pj_type better;
+  if (pj_view_rebase(view, out_type, &better)) *out_type = better;
+  return true;
 }

@@ -17,10 +17,12 @@ def _load() -> None:
     import torch
 
     if torch.__version__.split(".")[:2] != ["2", "13"]:
-        raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed")
-    from torch_pjrt import _C, tpu
+        raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed; "
+                          "run: pip install 'torch==2.13.*', or install the torch_pjrt of that torch")
+    from torch_pjrt import _C, _patches, tpu
 
     _C.register_kernels()
+    _patches.apply()
     torch._register_device_module("tpu", tpu)
     sys.modules["torch.tpu"] = tpu
 
@@ -47,6 +49,17 @@ class _Absent(types.ModuleType):
         raise RuntimeError(f"the tpu device cannot be used: {self._reason}")
 
 
+def _stand_in(reason: str) -> None:
+    """Makes torch.tpu and every op on the device say why there is none."""
+    import torch
+
+    absent = _Absent(reason)
+    torch._register_device_module("tpu", absent)
+    library = torch.library.Library("_", "IMPL")
+    library.fallback(lambda *_, **__: absent.use, "PrivateUse1")
+    absent.__dict__["_library"] = library  # its end would take the fallback away
+
+
 def _autoload() -> None:
     """Entry point of torch.backends. Whatever goes wrong, `import torch` goes on."""
     import torch
@@ -60,7 +73,7 @@ def _autoload() -> None:
     try:
         _load()
     except Exception as error:
-        torch._register_device_module("tpu", _Absent(f"{type(error).__name__}: {error}"))
+        _stand_in(f"{type(error).__name__}: {error}")
         return
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True,
                                                          for_storage=True)

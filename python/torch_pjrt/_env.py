@@ -33,21 +33,35 @@ def choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def whole(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number < 2**31 * 2**31:
+            raise ValueError(f"is no whole number from {least} up: {text!r}")
+        return number
+
+    parse.__name__ = f"int >= {least}"
+    return parse
+
+
 VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
              "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
-    Variable("TORCH_PJRT_CPU_DEVICES", int, 1, "Number of devices of a CPU plugin in one process."),
+    Variable("TORCH_PJRT_CPU_DEVICES", whole(1), 1, "Number of devices of a CPU plugin in one process."),
     Variable("TORCH_PJRT_CACHE_DIR", str, "~/.cache/torch_pjrt", "Directory of compiled programs; empty: no disk cache."),
-    Variable("TORCH_PJRT_CACHE_BYTES", int, 0, "Size limit of that directory in bytes; 0: the core's default."),
-    Variable("TORCH_PJRT_WORKERS", int, 2, "Compile workers; 0: compile in this process."),
-    Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", int, 0, "Longest compile in milliseconds; 0: the core's default."),
-    Variable("TORCH_PJRT_WORKER_BYTES", int, 0, "Memory limit of one compile worker in bytes; 0: none."),
-    Variable("TORCH_PJRT_QUEUE", int, 1, "Ops per region at most; 1: every op runs at once (strict eager)."),
+    Variable("TORCH_PJRT_CACHE_BYTES", whole(0), 0, "Size limit of that directory in bytes; 0: the core's default."),
+    Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),
+    Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", whole(0), 0, "Longest compile in milliseconds; 0: the core's default."),
+    Variable("TORCH_PJRT_WORKER_BYTES", whole(0), 0, "Memory limit of one compile worker in bytes; 0: none."),
+    Variable("TORCH_PJRT_QUEUE", whole(1), 1, "Ops per region at most; 1: every op runs at once (strict eager)."),
     Variable("TORCH_PJRT_FALLBACK", choice("warn", "error", "silent"), "warn", "What happens when an op has to run on "
              "the CPU: a warning once per op, an error, or nothing. It is counted in any case."),
     Variable("TORCH_PJRT_INDEX_CHECK", choice("deferred", "strict", "off"), "deferred", "When an index out of range is "
              "told: at the next synchronization, at once, or never."),
-    Variable("TORCH_PJRT_LOG", choice("error", "warning", "info", "debug"), "warning", "What the core writes to stderr."),
+    Variable("TORCH_PJRT_LOG", choice("off", "error", "warning", "info", "debug"), "warning", "What the core writes to stderr."),
 ]}
 
 
@@ -61,6 +75,12 @@ def get(name: str) -> Any:
         return variable.kind(text)
     except ValueError as error:
         raise ValueError(f"the environment variable {name} {error}") from None
+
+
+def check() -> None:
+    """ValueError for the first variable that cannot be read, also for those that the core reads by itself."""
+    for name in VARIABLES:
+        get(name)
 
 
 def document() -> str:

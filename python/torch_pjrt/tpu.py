@@ -13,15 +13,22 @@ _DeviceLike = torch.device | str | int | None
 
 
 def _index(device: _DeviceLike = None) -> int:
-    """A device's index; ValueError for a device of another type."""
-    if device is None:
-        return _C.current_device()
+    """A device's index; ValueError for a device of another type, RuntimeError for one that does not exist."""
     if isinstance(device, int):
-        return device if device >= 0 else _C.current_device()
-    device = torch.device(device)
-    if device.type != "tpu":
-        raise ValueError(f"expected a tpu device, not {device}")
-    return _C.current_device() if device.index is None else device.index
+        index = device
+    elif device is None:
+        index = -1
+    else:
+        if torch.device(device).type != "tpu":
+            raise ValueError(f"expected a tpu device, not {device}")
+        # PyTorch keeps an index in 8 bits: "tpu:400" is -112 there.
+        text = str(device).partition(":")[2]
+        index = int(text) if text else -1
+    if index == -1:
+        return _C.current_device()
+    if not 0 <= index < _C.device_count():
+        raise RuntimeError(f"tpu:{index} does not exist: there are {_C.device_count()} devices")
+    return index
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -96,10 +103,10 @@ def get_device_name(device: _DeviceLike = None) -> str:
 
 
 def get_device_properties(device: _DeviceLike = None) -> types.SimpleNamespace:
-    """name, platform, platform_version, total_memory (bytes; 0 where the plugin does not tell), multi_processor_count."""
+    """name, platform, platform_version, total_memory (bytes, as mem_get_info), multi_processor_count."""
     info = _C.plugin_info()
     return types.SimpleNamespace(name=info["device_kinds"][_index(device)], platform=info["platform"],
-                                 platform_version=info["platform_version"], total_memory=_C.memory(_index(device))["limit"],
+                                 platform_version=info["platform_version"], total_memory=mem_get_info(device)[1],
                                  multi_processor_count=1)
 
 
@@ -125,11 +132,11 @@ class Stream(torch.Stream):
         return super().__new__(cls, torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """enable_timing makes record() wait for the work before it: PJRT does not tell when work was done."""
+class Event:
+    """A torch.Event of the device. enable_timing makes record() wait: PJRT does not tell when work was done."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
-        return super().__new__(cls, "tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def current_stream(device: _DeviceLike = None) -> torch.Stream:
@@ -206,6 +213,8 @@ class _Generators:
     """torch.tpu.default_generators[i]"""
 
     def __getitem__(self, index: int) -> torch.Generator:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} tpu devices, and no generator {index}")
         return _C.default_generator(index)
 
     def __len__(self) -> int:
@@ -250,10 +259,11 @@ def memory_stats(device: _DeviceLike = None) -> dict[str, Any]:
 
 
 def mem_get_info(device: _DeviceLike = None) -> tuple[int, int]:
-    """Free and total bytes. Where the plugin tells no limit (a CPU plugin): those of the host."""
+    """Free bytes, up to the limit of set_per_process_memory_fraction, and total bytes. Where the plugin does not tell its
+    memory (a CPU plugin): the host's."""
     memory = _C.memory(_index(device))
-    total = memory["limit"] or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(total - memory["allocated"], 0), total
+    total = memory["total"] or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max((memory["limit"] or total) - memory["allocated"], 0), total
 
 
 def empty_cache() -> None:
@@ -268,7 +278,8 @@ def set_per_process_memory_fraction(fraction: float, device: _DeviceLike = None)
     """torch.OutOfMemoryError is raised when live bytes would exceed this part of the device's memory."""
     if not 0 <= fraction <= 1:
         raise ValueError(f"the fraction is between 0 and 1, not {fraction}")
-    _C.set_memory_limit(_index(device), int(mem_get_info(device)[1] * fraction))
+    limit = int(mem_get_info(device)[1] * fraction)
+    _C.set_memory_limit(_index(device), max(limit, 1))  # 0 is no limit
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------

@@ -57,12 +57,8 @@ def find_plugin():
 class Core:
     def __init__(self):
         lib = self.lib = ctypes.CDLL(find_library())
-        for name in (
-    "pj_runtime_device",
-    "pj_runtime_op",
-    "pj_storage_create_with",
-    "pj_value_dims",
-     "pj_storage_value"):
+        for name in ("pj_runtime_device", "pj_runtime_op", "pj_storage_create_with", "pj_value_dims",
+                     "pj_storage_value"):
             getattr(lib, name).restype = c_void_p
         for name in ("pj_runtime_create", "pj_submit", "pj_plan_create", "pj_device_end_op", "pj_value_from_host",
                      "pj_value_to_host", "pj_device_synchronize", "pj_call_resolve"):
@@ -98,8 +94,8 @@ class Words:
     def tensor(self, x, shape_only=False):
         rank = x.dim()
         if shape_only:
-            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 |
-                DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40, *x.shape]
+            self.words += [2 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | rank << 32 | 1 << 40,
+                           *x.shape]
             return
         # The base is the tensor's whole storage in the memory order of the tensor when it covers it, else flat.
         elements = x.untyped_storage().nbytes() // x.element_size()
@@ -110,12 +106,12 @@ class Words:
         flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), 0, (elements,))
         dims = (c_int64 * MAX_RANK)(*base)
         value = c_void_p()
-        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(
-            flat.data_ptr()), DTYPES[x.dtype], len(base), dims, byref(value)))
+        self.core.check(self.core.lib.pj_value_from_host(self.core.device, c_void_p(flat.data_ptr()), DTYPES[x.dtype],
+                                                         len(base), dims, byref(value)))
         identity = base == list(x.shape) and x.is_contiguous() and not x.is_conj() and not x.is_neg()
         flags = 1 if identity else (2 if x.is_conj() else 0) | (4 if x.is_neg() else 0)
-        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 |
-            DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40, *base]
+        self.words += [1 | DTYPES[x.dtype] << 8 | rank << 16 | DTYPES[x.dtype] << 24 | len(base) << 32 | flags << 40,
+                       *base]
         if not identity:
             self.words += [*x.shape, *x.stride(), x.storage_offset()]
         self.values.append(value)
@@ -293,8 +289,9 @@ def submit(call, specs):
 
 
 def run(name, *args, results=None, random=(0, 0), **kwargs):
-    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta kernel,
-    or from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of random ops."""
+    """Results of the overload on the device, as a flat list of CPU tensors. Their types come from PyTorch's meta
+    kernel, or from `results`, a list of tensors like them (ops without a meta kernel). `random`: seed and offset of
+    random ops."""
     op = overload(name)
     values = bound(op._schema, args, kwargs)
     call = prepare(name, values, op._schema, random=random)

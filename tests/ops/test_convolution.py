@@ -60,8 +60,9 @@ def test_channels_last_and_integers_and_empty_batches():
     compare("aten::convolution", x[:0], weight, bias, *rest)
 
 
-@pytest.mark.parametrize("position, value, message", [(0, [0, 1], "non-positive stride"), (1, [-1, 0],
-                         "negative padding"), (2, [0, 1], "dilation"), (5, 2, "weight to be at least 2|channels")])
+@pytest.mark.parametrize("position, value, message", [
+    (0, [0, 1], "non-positive stride"), (1, [-1, 0], "negative padding"), (2, [0, 1], "dilation"),
+    (5, 2, "weight to be at least 2|channels")])
 def test_what_the_meta_kernel_lets_pass_is_refused(position, value, message):
     x, weight, bias, rest = tensors("2d")
     rest[position] = value

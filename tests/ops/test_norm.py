@@ -55,8 +55,8 @@ def test_group_norm_and_its_backward_equal_the_cpus(dtype, sizes):
         check_norm("aten::native_group_norm", x, weight, weight, n, c, spatial, 3, 1e-5)
         _, mean, rstd = torch.native_group_norm(x.float(), None, None, n, c, spatial, 3, 1e-5)
         mask = [True, weight is not None, weight is not None]
-        check_norm("aten::native_group_norm_backward", grad, x, mean.to(dtype), rstd.to(dtype), weight, n, c, spatial, 3,
-                   mask, rtol=1e-4)
+        check_norm("aten::native_group_norm_backward", grad, x, mean.to(dtype), rstd.to(dtype), weight, n, c, spatial,
+                   3, mask, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

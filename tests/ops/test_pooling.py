@@ -5,23 +5,8 @@ import torch
 from harness import compare, compare_wide, run, values
 
 NAN, INF = float("nan"), float("inf")
-MAX_CASES = [
-    ([
-        2, 2], [
-            2, 2], [
-                0, 0], [
-                    1, 1], False), ([
-                        3, 2], [
-                            2, 1], [
-                                1, 1], [
-                                    1, 1], False), ([
-                                        3, 3], [
-                                            2, 2], [
-                                                1, 0], [
-                                                    2, 1], False), ([
-                                                        3, 2], [], [
-                                                            1, 0], [
-                                                                1, 1], True), ([2], [3], [1], [1], True)]
+MAX_CASES = [([2, 2], [2, 2], [0, 0], [1, 1], False), ([3, 2], [2, 1], [1, 1], [1, 1], False),
+             ([3, 3], [2, 2], [1, 0], [2, 1], False), ([3, 2], [], [1, 0], [1, 1], True), ([2], [3], [1], [1], True)]
 AVERAGE_CASES = [([2, 2], [2, 2], [0, 0], False, True, None), ([3, 2], [2, 1], [1, 1], False, True, None),
                  ([3, 2], [2, 1], [1, 1], False, False, None), ([3, 2], [2, 2], [1, 0], True, True, None),
                  ([3, 2], [2, 2], [1, 1], True, False, None), ([2, 2], [1, 3], [0, 0], False, True, 3)]
@@ -69,17 +54,10 @@ def test_avg_pool3d_and_its_gradient():
 
 def test_bad_windows_are_refused():
     x = values(1, 1, 4, 4)
-    for name, args, message in [
-    ("avg_pool2d", ([
-        0, 2],), "greater than zero"), ("avg_pool2d", ([
-            2, 2], [
-                1, 1], [
-                    2, 2]), "at most half"), ("avg_pool2d", ([
-                        2, 2], [
-                            1, 1], [
-                                0, 0], False, True, 0), "divisor"), ("max_pool2d_with_indices", ([
-                                    2, 2], [
-                                        0, 1]), "greater than zero")]:
+    for name, args, message in [("avg_pool2d", ([0, 2],), "greater than zero"),
+                                ("avg_pool2d", ([2, 2], [1, 1], [2, 2]), "at most half"),
+                                ("avg_pool2d", ([2, 2], [1, 1], [0, 0], False, True, 0), "divisor"),
+                                ("max_pool2d_with_indices", ([2, 2], [0, 1]), "greater than zero")]:
         results = [x] if name == "avg_pool2d" else [x, x.long()]
         with pytest.raises(RuntimeError, match=message):
             run("aten::" + name, x, *args, results=results)

@@ -54,8 +54,8 @@ def test_block_diag_trace_and_diagonals():
     for offset in (0, 2, -1):
         compare("aten::diag_embed", values(2, 3), offset, 0, -1)
         compare("aten::diagonal_copy", values(3, 2, 4), offset, 0, 2)
-        compare("aten::diagonal_backward", values(2, 3 - (offset == -1) - \
-                (offset == 2)), [3, 2, 4 if offset else 3], offset, 0, 2)
+    for offset, size in ((0, 3), (2, 2), (-1, 2)):
+        compare("aten::diagonal_backward", values(2, size), [3, 2, 4], offset, 0, 2)
 
 
 def test_shuffles():
@@ -119,8 +119,8 @@ def test_constant_pad_refuses_to_cut_too_much():
 
 
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
-@pytest.mark.parametrize("dims, pad", [(1, [2, 1]), (2, [1, 0, 2, 3]),
-                         (3, [1, 1, 0, 2, 1, 0]), (2, [-1, 2, 1, -1])], ids=str)
+@pytest.mark.parametrize("dims, pad", [(1, [2, 1]), (2, [1, 0, 2, 3]), (3, [1, 1, 0, 2, 1, 0]),
+                                       (2, [-1, 2, 1, -1])], ids=str)
 def test_reflection_and_replication(kind, dims, pad):
     x = values(2, 3, *[4, 5, 6][:dims])
     compare(f"aten::{kind}_pad{dims}d", x, pad)

@@ -148,7 +148,8 @@ def same(got, want):
 
 def text(base, view):
     bits = f"{' conj' if view.is_conj() else ''}{' neg' if view.is_neg() else ''}"
-    return f"{base.dtype} {tuple(base.shape)} -> {view.dtype} {tuple(view.shape)} {view.stride()} {view.storage_offset()}{bits}"
+    place = f"sizes {tuple(view.shape)} strides {view.stride()} offset {view.storage_offset()}"
+    return f"{base.dtype} {tuple(base.shape)} -> {view.dtype} {place}{bits}"
 
 
 @pytest.fixture(scope="module")

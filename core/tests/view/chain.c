@@ -16,7 +16,7 @@ int64_t chain_below(chain_random *random, int64_t bound) {
   return bound > 1 ? (int64_t)(chain_next(random) % (uint64_t)bound) : 0;
 }
 
-// ---- operations: each changes the view if it applies ------------------------------------------------------------------
+// ---- operations: each changes the view if it applies ----------------------------------------------------------------
 
 static void insert_dim(pj_view *view, int at, int64_t size, int64_t stride) {
   if (view->rank >= 7) return;
@@ -212,7 +212,7 @@ void chain_make(chain_random *random, pj_type *out_base, pj_view *out_view) {
   *out_view = view;
 }
 
-// ---- the truth ----------------------------------------------------------------------------------------------------------
+// ---- the truth ------------------------------------------------------------------------------------------------------
 
 char *chain_bytes(chain_random *random, const pj_type *type) {
   size_t count = pj_type_bytes(type);

@@ -1,5 +1,5 @@
-// Random views, made as PyTorch makes them, one operation on the other; and what they mean: element by element addressing
-// of a byte array.
+// Random views, made as PyTorch makes them, one operation on the other; and what they mean: element by element
+// addressing of a byte array.
 #ifndef PJ_TESTS_VIEW_CHAIN_H_
 #define PJ_TESTS_VIEW_CHAIN_H_
 

@@ -7,7 +7,8 @@ enum { CHAINS = 200000 };
 
 static int reads[VIEW_NEG + 1], writes[VIEW_SCATTER + 1], refused, trimmed;
 
-static bool same(const char *a, const char *b, size_t size, const pj_type *base, const pj_view *view, const char *what) {
+static bool same(const char *a, const char *b, size_t size, const pj_type *base, const pj_view *view,
+                 const char *what) {
   bool same = !memcmp(a, b, size);
   if (!same) fprintf(stderr, "%s: %s\n", what, chain_text(base, view));
   return same;
@@ -79,7 +80,8 @@ static void check_geometry(const pj_type *base, const pj_view *view) {
   qsort(addresses, (size_t)count, sizeof *addresses, compare_addresses);
   bool overlaps = false;
   for (at = 1; at < count; ++at) overlaps |= addresses[at] == addresses[at - 1];
-  bool covers = pj_type_bytes(&type) == pj_type_bytes(base) && !overlaps && (!count || addresses[count - 1] == count - 1);
+  bool covers = pj_type_bytes(&type) == pj_type_bytes(base) && !overlaps;
+  covers &= !count || addresses[count - 1] == count - 1;
   CHECK(pj_view_overlaps_itself(view) == overlaps);
   CHECK(pj_view_covers(view, pj_type_bytes(base)) == covers);
   CHECK(pj_view_is_identity(view, base) == in_order);

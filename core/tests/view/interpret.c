@@ -14,7 +14,10 @@ static bool next_place(int rank, const int64_t *dims, int64_t *place) {
 
 static int64_t flat(int rank, const int64_t *dims, const int64_t *place) {
   int64_t at = 0;
-  for (int i = 0; i < rank; ++i) at = at * dims[i] + place[i];
+  for (int i = 0; i < rank; ++i) {
+    if (place[i] < 0 || place[i] >= dims[i]) abort();
+    at = at * dims[i] + place[i];
+  }
   return at;
 }
 
@@ -147,6 +150,7 @@ static view_windows windows_of_elements(const view_box *box) {
   view_windows windows = {.rank = box->rank, .index_rank = box->rank};
   int64_t stride = 1;
   for (int i = box->rank - 1; i >= 0; --i) {
+    if (box->start[i] + (box->size[i] - 1) * box->step[i] >= box->dims[i]) abort();
     windows.dims[i] = box->dims[i];
     windows.size[i] = 1;
     windows.index_sizes[i] = box->size[i];

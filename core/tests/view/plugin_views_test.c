@@ -126,8 +126,8 @@ static void a_plugin_reads_and_writes_random_views_as_addressing_says(void) {
 
 // ---- what a write costs ---------------------------------------------------------------------------------------------
 
-// Whether a write through the view leaves the base where it is: the result takes the donated base's place, and no room is
-// needed that grows with the base. The base is first brought to the type that pj_view_rebase asks for.
+// Whether a write through the view leaves the base where it is: the result takes the donated base's place, and no room
+// is needed that grows with the base. The base is first brought to the type that pj_view_rebase asks for.
 static bool is_in_place(pj_type base, pj_view view) {
   pj_type rebased;
   if (pj_view_rebase(&view, &base, &rebased)) base = rebased;
