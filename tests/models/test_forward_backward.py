@@ -1,6 +1,5 @@
 """Forward and backward of every family in the catalogue, against PyTorch on the CPU."""
 import catalogue
-import pytest
 import torch
 from catalogue import on, programs
 
