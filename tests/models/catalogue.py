@@ -66,8 +66,8 @@ FAMILIES = {
         lambda: hf.WhisperForConditionalGeneration(hf.WhisperConfig(
             vocab_size=VOCABULARY, d_model=32, num_mel_bins=8, encoder_layers=2, encoder_attention_heads=4,
             decoder_layers=2, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48,
-            max_source_positions=16, max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=None, decoder_start_token_id=1,
-            suppress_tokens=None, begin_suppress_tokens=None)),
+            max_source_positions=16, max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+            decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)),
         lambda: dict(input_features=torch.randn(BATCH, 8, 32), labels=tokens()),
         lambda: dict(input_features=torch.randn(BATCH, 8, 32))),
 }
