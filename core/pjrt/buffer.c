@@ -82,6 +82,14 @@ pj_status pj_buffer_wait(pj_client *client, pj_buffer *buffer) {
   return status;
 }
 
+pj_status pj_buffer_wait_unless(pj_client *client, pj_buffer *buffer, bool (*cancelled)(void)) {
+  pj_event *event;
+  PJ_TRY(ready_event(client, buffer, &event));
+  pj_status status = pj_event_wait_unless(client, event, cancelled);
+  pj_event_destroy(client, event);
+  return status;
+}
+
 bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer) {
   pj_event *event;
   pj_status status = ready_event(client, buffer, &event);

@@ -66,6 +66,7 @@ typedef struct pj_queued {
   const pj_plan *plan;
   uint32_t first_ref;               // into refs: one an operand of the call
   uint32_t first_output;            // into outputs
+  pthread_t thread;                 // whose op it is
 } pj_queued;
 
 // Refs within a region: inputs are 2 i, outputs of earlier plans 2 j + 1.
@@ -81,6 +82,7 @@ typedef struct pj_region {
   uint32_t key_count, queued_count, ref_count, input_count, output_count, float_count, int_count;
   uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
   uint32_t calls;                   // ops since the last cut
+  bool due;                         // complete: the thread of its last op waits to run it
   bool random;
   // Strict eager: what to put back when the op's program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
@@ -105,12 +107,19 @@ typedef struct pj_check {
   const pj_program *program;
 } pj_check;
 
+// An op of `thread` failed in a run that another thread started.
+typedef struct pj_failure {
+  pthread_t thread;
+  pj_status status;
+} pj_failure;
+
 struct pj_device {
   pj_runtime *runtime;
   int index;
   pthread_mutex_t lock;
   pthread_cond_t idle;              // signalled when `running` ends
   bool running;                     // a region was taken off and is being compiled, without the lock
+  pthread_t runner;                 // by this thread, while `running`
   pj_region *region;                // what is queued
   pj_region *spare;                 // an empty one, to be reused
   uint64_t next_region;
@@ -124,6 +133,8 @@ struct pj_device {
   pj_check *checks;
   uint32_t check_count, check_capacity;
   pj_status deferred;               // an error to be told at the next synchronization
+  pj_failure *failures;             // to be told when their threads end their ops
+  uint32_t failure_count, failure_capacity;
   uint64_t *scratch;                // for keys
   uint32_t scratch_capacity;
 };
@@ -195,6 +206,9 @@ const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_cut(pj_device *device);
+// The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
+// when the op ends; an op that ends early with an error takes it too. The lock is held.
+pj_status pj_device_take_failure(pj_device *device);
 // Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
 void pj_device_wait_until_idle(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.

@@ -27,7 +27,7 @@ static void region_clear(pj_region *region) {
   for (uint32_t i = 0; i < region->output_count; ++i) pj_value_release(region->outputs[i]);
   region->key_count = region->queued_count = region->ref_count = region->input_count = region->output_count =
       region->float_count = region->int_count = region->calls = 0;
-  region->random = false;
+  region->random = region->due = false;
 }
 
 void pj_region_destroy(pj_region *region) {
@@ -79,7 +79,8 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
   }
   pj_region *region = device->region;
   pj_reserve(&region->queued, region->queued_count, 1, &region->queued_capacity, sizeof *region->queued);
-  region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count};
+  region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count,
+                                                            pthread_self()};
   put_key(region, plan->id);
   for (uint32_t i = 0; i < call->operand_count; ++i) {
     pj_value *v = call->operands[i];
@@ -304,18 +305,30 @@ static pj_status make_program(pj_runtime *runtime, const pj_region *region, cons
 
 // ---- running ------------------------------------------------------------------------------------------------------------
 
-void pj_device_wait_until_idle(pj_device *device) {
+// A signal handler or finalizer that uses the device while its thread compiles: waiting would be for ever.
+static bool runs_here(const pj_device *device) {
+  return device->running && pthread_equal(device->runner, pthread_self());
+}
+
+static bool is_running(const pj_device *device) { return device->running; }
+
+// Its ops are complete, and their thread waits to run them. Another op in it would be another program.
+static bool is_due(const pj_device *device) { return device->region->due; }
+
+static void wait_while(pj_device *device, bool (*condition)(const pj_device *)) {
   pj_hooks *hooks = &device->runtime->hooks;
-  while (device->running) {
+  while (condition(device) && !runs_here(device)) {
     pthread_mutex_unlock(&device->lock);
     void *token = hooks->block_begin ? hooks->block_begin() : NULL;
     pthread_mutex_lock(&device->lock);
-    while (device->running) pthread_cond_wait(&device->idle, &device->lock);
+    while (condition(device)) pthread_cond_wait(&device->idle, &device->lock);
     pthread_mutex_unlock(&device->lock);
     if (hooks->block_end) hooks->block_end(token);
     pthread_mutex_lock(&device->lock);
   }
 }
+
+void pj_device_wait_until_idle(pj_device *device) { wait_while(device, is_running); }
 
 // Donated inputs have no memory any more, before the outputs that took it are counted.
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
@@ -378,6 +391,31 @@ static void fail_outputs(pj_region *region, pj_status status) {
     if (!region->outputs[i]->buffer) region->outputs[i]->error = pj_status_copy(status);
 }
 
+static pj_failure *find_failure(pj_device *device, pthread_t thread) {
+  for (uint32_t i = 0; i < device->failure_count; ++i)
+    if (pthread_equal(device->failures[i].thread, thread)) return &device->failures[i];
+  return NULL;
+}
+
+pj_status pj_device_take_failure(pj_device *device) {
+  pj_failure *failure = device->failure_count ? find_failure(device, pthread_self()) : NULL;
+  if (!failure) return NULL;
+  pj_status status = failure->status;
+  *failure = device->failures[--device->failure_count];
+  return status;
+}
+
+// In strict eager an op says itself that it failed, also when its program was run by another thread, which came between a
+// call with `hold` and the end of the op.
+static void tell_other_threads(pj_device *device, const pj_region *region, pj_status status) {
+  for (uint32_t q = 0; q < region->queued_count; ++q) {
+    pthread_t thread = region->queued[q].thread;
+    if (pthread_equal(thread, pthread_self()) || find_failure(device, thread)) continue;
+    pj_reserve(&device->failures, device->failure_count, 1, &device->failure_capacity, sizeof *device->failures);
+    device->failures[device->failure_count++] = (pj_failure){thread, pj_status_copy(status)};
+  }
+}
+
 // Finds or makes the program of the region and runs it. The lock is held, and given up while compiling.
 static pj_status run_region(pj_device *device, pj_region *region) {
   pj_runtime *runtime = device->runtime;
@@ -417,18 +455,26 @@ static pj_status run_region(pj_device *device, pj_region *region) {
 }
 
 pj_status pj_device_cut(pj_device *device) {
+  if (runs_here(device))
+    return pj_error(PJ_FAILED_PRECONDITION,
+                    "tpu:%d can be neither read nor waited for here: a signal handler or finalizer of this thread runs in "
+                    "the middle of an op's compile", device->index);
   pj_device_wait_until_idle(device);
   pj_region *region = device->region;
   if (!region->queued_count) {
     pj_region_settle(region, false);
     region->calls = 0;
+    region->due = false;
+    pthread_cond_broadcast(&device->idle);
     return NULL;
   }
   device->region = region_create(device);
   device->running = true;
+  device->runner = pthread_self();
   pj_count(&device->runtime->counters.queue_cuts, 1);
   pj_status status = run_region(device, region);
   if (status) fail_outputs(region, status);
+  if (status && atomic_load(&device->runtime->queue_length) == 1) tell_other_threads(device, region, status);
   pj_region_settle(region, status != NULL);
   region_give_back(device, region);
   device->running = false;
@@ -441,18 +487,30 @@ pj_status pj_device_cut(pj_device *device) {
 // ---- calls ----------------------------------------------------------------------------------------------------------------
 
 static pj_status end_op(pj_device *device) {
-  ++device->region->calls;
-  int length = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed);
-  return device->region->calls >= (uint32_t)length ? pj_device_cut(device) : NULL;
+  if (runs_here(device)) return NULL;  // runs with the next op
+  pj_region *region = device->region;
+  pj_status status = NULL;
+  if (++region->calls >= (uint32_t)atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed)) {
+    region->due = true;
+    uint64_t id = region->id;
+    pj_device_wait_until_idle(device);
+    if (device->region->id == id) status = pj_device_cut(device);  // else a reader on another thread ran it
+  }
+  pj_status failure = pj_device_take_failure(device);
+  if (!failure) return status;
+  pj_status_free(status);
+  return failure;
 }
 
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
+  if (is_due(device)) wait_while(device, is_due);
   pj_device_drain(device);
   const pj_plan *plan = pj_plan_lookup(device, call);
   pj_status status = NULL;
   if (plan) status = pj_region_append(device, call, plan);
+  if (status) pj_status_free(pj_device_take_failure(device));
   if (plan && !status && !call->hold) status = end_op(device);
   pthread_mutex_unlock(&device->lock);
   *out_plan = plan;

@@ -64,6 +64,7 @@ static pj_status compute(pj_device *device, pj_value *value) {
   if (!value->buffer && !value->error) status = pj_device_cut(device);
   if (value->error) {
     pj_status_free(status);
+    pj_status_free(pj_device_take_failure(device));
     return pj_status_copy(value->error);
   }
   PJ_TRY(status);
@@ -72,7 +73,7 @@ static pj_status compute(pj_device *device, pj_value *value) {
 
 // An error that the computation itself reported becomes the value's.
 static pj_status keep_error(pj_device *device, pj_value *value, pj_status status) {
-  if (!status) return NULL;
+  if (!status || pj_status_code(status) == PJ_CANCELLED) return status;
   pthread_mutex_lock(&device->lock);
   if (!value->error) value->error = pj_status_copy(status);
   pthread_mutex_unlock(&device->lock);
@@ -94,7 +95,8 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
     // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
     bool long_wait = value->bytes > 65536 || !pj_buffer_is_ready(runtime->client, value->buffer);
     void *token = long_wait ? block(runtime) : NULL;
-    status = pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
+    if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
+    if (!status) status = pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
     if (long_wait) unblock(runtime, token);
     PJ_TRY(keep_error(device, value, status));
   }
@@ -193,10 +195,16 @@ static pj_status wait_for(pj_device *device, uint64_t point) {
   pj_status error = NULL;
   void *token = count ? block(runtime) : NULL;
   for (uint32_t i = 0; i < count; ++i) {
-    pj_status status = keep_error(device, values[i], pj_buffer_wait(runtime->client, values[i]->buffer));
-    values[i]->ready = true;
-    if (error) pj_status_free(status);
-    else error = status;
+    pj_status status = pj_buffer_wait_unless(runtime->client, values[i]->buffer, runtime->hooks.interrupted);
+    status = keep_error(device, values[i], status);
+    bool cancelled = pj_status_code(status) == PJ_CANCELLED;
+    if (!cancelled) values[i]->ready = true;
+    if (error && !cancelled) pj_status_free(status);
+    else {
+      pj_status_free(error);
+      error = status;
+    }
+    if (cancelled) break;
   }
   if (count) unblock(runtime, token);
   for (uint32_t i = 0; i < count; ++i) pj_value_release(values[i]);

@@ -112,6 +112,8 @@ PJ_EXPORT pj_status pj_buffer_to_host_async(pj_client *client, pj_buffer *buffer
 
 // Waits until the buffer is computed; the error of the computation, if it failed.
 PJ_EXPORT pj_status pj_buffer_wait(pj_client *client, pj_buffer *buffer);
+// The same, but asks `cancelled` ten times a second: true ends the wait with CANCELLED, and the computation goes on.
+PJ_EXPORT pj_status pj_buffer_wait_unless(pj_client *client, pj_buffer *buffer, bool (*cancelled)(void));
 PJ_EXPORT bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer);
 
 PJ_EXPORT pj_status pj_buffer_copy_to_device(pj_client *client, pj_buffer *buffer, int device, pj_buffer **out_buffer);
@@ -124,6 +126,7 @@ PJ_EXPORT pj_status pj_buffer_type(pj_client *client, pj_buffer *buffer, pj_dtyp
 PJ_EXPORT void pj_buffer_destroy(pj_client *client, pj_buffer *buffer);  // NULL is allowed
 
 PJ_EXPORT pj_status pj_event_wait(pj_client *client, pj_event *event);
+PJ_EXPORT pj_status pj_event_wait_unless(pj_client *client, pj_event *event, bool (*cancelled)(void));
 PJ_EXPORT bool pj_event_is_ready(pj_client *client, pj_event *event);
 // Calls `callback(status, argument)` once, on a thread of the plugin or at once; the callback owns the status and must
 // not block or call into Python.

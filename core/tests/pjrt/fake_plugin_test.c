@@ -138,6 +138,21 @@ static void late_results_are_waited_for_in_order(void) {
   pj_executable_destroy(add);
 }
 
+static bool always(void) { return true; }
+static bool never(void) { return false; }
+
+static void a_cancelled_wait_ends_and_the_computation_goes_on(void) {
+  pj_executable *late = compile(ADD "// fake: run-ms 400\n");
+  pj_buffer *b[3] = {put(1), put(10)};
+  CHECK_OK(pj_execute(late, 0, b, 2, &b[2]));
+  CHECK_FAILS(pj_buffer_wait_unless(client, b[2], always), PJ_CANCELLED, "cancelled");
+  CHECK(!pj_buffer_is_ready(client, b[2]));
+  CHECK_OK(pj_buffer_wait_unless(client, b[2], never));
+  CHECK(holds(b[2], 11, 2));
+  destroy(b, 3);
+  pj_executable_destroy(late);
+}
+
 typedef struct seen {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -169,6 +184,7 @@ static void a_failed_computation_is_told_by_every_later_reader(void) {
   CHECK_OK(pj_event_on_ready(client, done, see, &s));
   CHECK_FAILS(pj_buffer_wait(client, b[2]), PJ_OUT_OF_RANGE, "index 7");
   CHECK_FAILS(pj_buffer_wait(client, b[3]), PJ_OUT_OF_RANGE, "index 7");
+  CHECK_FAILS(pj_buffer_wait_unless(client, b[3], never), PJ_OUT_OF_RANGE, "index 7");
   CHECK_FAILS(pj_buffer_to_host(client, b[3], values, sizeof values), PJ_OUT_OF_RANGE, "index 7");
   CHECK_FAILS(pj_event_wait(client, done), PJ_OUT_OF_RANGE, "index 7");
   pthread_mutex_lock(&s.lock);
@@ -402,6 +418,7 @@ int main(void) {
   RUN(clients_made_on_several_threads_give_stderr_back);
   RUN(a_client_whose_description_fails_is_destroyed);
   RUN(late_results_are_waited_for_in_order);
+  RUN(a_cancelled_wait_ends_and_the_computation_goes_on);
   RUN(a_failed_computation_is_told_by_every_later_reader);
   RUN(donation_takes_the_argument_even_while_the_work_waits);
   RUN(short_memory_is_an_error_and_leaves_nothing_behind);
