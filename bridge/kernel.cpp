@@ -377,6 +377,7 @@ void run_op(Op &op, Stack *stack) {
     run_composite(run);
     return;
   }
+  if (C10_UNLIKELY(op.number_rule != nullptr)) check_numbers(run);
   if (!op.supported) {
     run_on_cpu(op, stack);
     return;
