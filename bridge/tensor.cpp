@@ -319,6 +319,7 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
 
 Tensor &set_storage(Tensor &self, c10::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
   at::native::checkSetStorage(self, source, offset, sizes, strides);
+  for (int64_t stride : strides) TORCH_CHECK(stride >= 0, "set_: negative strides are not supported, but found ", strides);
   auto *impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
   if (strides.data()) {

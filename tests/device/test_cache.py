@@ -62,7 +62,8 @@ def test_a_damaged_or_foreign_entry_is_dropped_and_made_again(tmp_path, damage):
                           "empty": b"", "text": b"hello" * 1000, "the entry of another program": contents[i - 1]}[damage])
     output = run(WORK, TORCH_PJRT_CACHE_DIR=str(folder))
     assert counts(output) == (compiles, 0)
-    assert output.count("torch_pjrt: compile cache") == 1 and str(folder) in output, output  # said once
+    told = output.count("torch_pjrt: compile cache")  # each trouble once; a directory cannot be removed and made again
+    assert told == (2 if damage == "a directory" else 1) and str(folder) in output, output
     if damage != "a directory":
         assert counts(run(WORK, TORCH_PJRT_CACHE_DIR=str(folder))) == (0, compiles)
 
@@ -105,7 +106,7 @@ def test_a_directory_that_cannot_be_used_is_told_and_everything_works_without_it
     else:
         folder = Path("/proc/none/cache")
     output = run(WORK, TORCH_PJRT_CACHE_DIR=str(folder))
-    assert "going on without it" in output and str(folder) in output and counts(output)[0] >= 3, output
+    assert "going on without it" in output and str(folder.parent) in output and counts(output)[0] >= 3, output
 
 
 def test_the_size_limit_holds(tmp_path):
