@@ -24,9 +24,14 @@ CASES = {
     "to_device": ("ms for .to of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
     "to_host": ("ms for .cpu of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
     "item": ("us for .item() of a ready scalar", ["ours", "torch", "jax", "raw"], [("raw", 3.0)]),
+    "write_1": ("us for a write of 16 rows into 1 MiB", ["ours", "torch"], []),
+    "write_256": ("us for the same into 256 MiB", ["ours", "torch"], []),
     "matmul": ("ms for a 512 x 512 float32 product", ["ours", "torch", "jax"], []),
     "exp": ("ms for exp of 4 M floats", ["ours", "torch", "jax"], []),
 }
+
+# A write costs what it writes, however large the buffer is.
+MOST_WRITE_RATIO = 1.5
 
 
 class Contender:
@@ -85,7 +90,7 @@ def second_process():
         for _ in range(2):
             begin = time.perf_counter()
             result = subprocess.run([sys.executable, HERE / "contender.py", "first_step"], capture_output=True, text=True,
-                                    env=dict(os.environ, TORCH_PJRT_CACHE=cache), check=True)
+                                    env=dict(os.environ, TORCH_PJRT_CACHE_DIR=cache), check=True)
             runs.append(dict(json.loads(result.stdout), process_seconds=time.perf_counter() - begin))
     return {"first": runs[0], "second": runs[1]}
 
@@ -99,7 +104,7 @@ def main():
     options = parser.parse_args()
     if not options.plugin:
         from torch_pjrt import _plugin
-        options.plugin = Path(_plugin.select().path)
+        options.plugin = Path(_plugin.select())
     wanted = options.case or [*CASES, "second_process"]
     names = sorted({name for case in wanted if case in CASES for name in CASES[case][1]})
     contenders = {name: Contender(name, options.plugin) for name in names}
@@ -122,6 +127,11 @@ def main():
             ratio = result["ours over"][other]
             print(f"{'':<10} ours over {other}: {ratio:.2f} (at most {most}){'' if ratio <= most else '  NOT MET'}")
             broken |= ratio > most
+    if {"write_1", "write_256"} <= report["cases"].keys():
+        small, large = (report["cases"][case]["all"]["ours"] for case in ("write_1", "write_256"))
+        ratio = statistics.median(b / a for a, b in zip(small, large))
+        print(f"a write into 256 MiB over one into 1 MiB: {ratio:.2f} (at most {MOST_WRITE_RATIO}){'' if ratio <= MOST_WRITE_RATIO else '  NOT MET'}")
+        broken |= ratio > MOST_WRITE_RATIO
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1))
     return int(broken)

@@ -38,11 +38,25 @@ def torch_cases(device):
     square = torch.ones(512, 512, device=device)
     many = torch.ones(4 * 1024 * 1024, device=device)
     on_tpu = device == "tpu"
+    index, rows = torch.arange(0, 160, 10, device=device), torch.ones(16, 64, device=device)
+
+    def write(mib):
+        buffer = torch.zeros(mib * 1024 * 1024 // 256, 64, device=device)
+
+        def put(repeat=200):
+            def work():
+                buffer[index] = rows
+                return buffer
+            return timed(repeat, work, wait)
+        return put
+
     return {
         "add": add,
         "to_device": lambda: timed(3, (lambda: host.to(device)) if on_tpu else host.clone, wait),
         "to_host": lambda: timed(3, there.cpu if on_tpu else there.clone, wait),
         "item": lambda: timed(2000, scalar.item, wait),
+        "write_1": write(1),
+        "write_256": write(256),
         "matmul": lambda: timed(10, lambda: square @ square, wait),
         "exp": lambda: timed(5, many.exp, wait),
     }, f"torch {torch.__version__}"

@@ -1,8 +1,9 @@
 // The CPU fallback: visible, counted, and never for random ops.
 #include "kernel.h"
 
-#include <ATen/core/Generator.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
 
@@ -67,6 +68,13 @@ void write_back(const IValue &to, const IValue &from, bool resize) {
   }
 }
 
+// The Python error that is set, when the user has made warnings errors.
+python_error python_error_now() {
+  python_error error;
+  error.persist();
+  return error;
+}
+
 void report(const Op &op) {
   FallbackMode mode = g_mode;
   std::string hint = "; torch.tpu.fallbacks() lists such ops, torch.tpu.set_fallback() chooses what happens";
@@ -79,8 +87,12 @@ void report(const Op &op) {
     first = counts().by_op[op.name]++ == 0;
   }
   pj_runtime_count_fallback(runtime());
-  if (first && mode == FallbackMode::kWarn)
-    TORCH_WARN(op.name, " has no lowering for the tpu device and runs on the CPU", hint);
+  if (first && mode == FallbackMode::kWarn) {
+    // Not TORCH_WARN: it reaches Python's warnings only on some ways into an op.
+    pybind11::gil_scoped_acquire gil;
+    std::string text = op.name + " has no lowering for the tpu device and runs on the CPU" + hint;
+    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1)) throw python_error_now();
+  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-CONTEXT, BATCH, COMPARED_STEPS = 128, 8, 20
+CONTEXT, BATCH, COMPARED_STEPS, NEW_TOKENS = 128, 8, 20, 64
 
 
 def text_tokens():
@@ -86,17 +86,17 @@ def generate(model, report):
     prompt = torch.tensor([list(b"The import statement ")])
     on_tpu = prompt.to("tpu")
     torch.manual_seed(0)
-    sampled = model.generate(on_tpu, max_new_tokens=64, do_sample=True, temperature=0.8, top_k=40)
+    sampled = model.generate(on_tpu, max_new_tokens=NEW_TOKENS, do_sample=True, temperature=0.8, top_k=40)
     print("sampled:", bytes(sampled[0].tolist()).decode(errors="replace").replace("\n", " "))
     greedy = []
     for call in ("first", "second"):
         before, begin = torch.tpu.counters()["compiles"], time.perf_counter()
-        greedy.append(model.generate(on_tpu, max_new_tokens=64, do_sample=False).cpu())
+        greedy.append(model.generate(on_tpu, max_new_tokens=NEW_TOKENS, do_sample=False).cpu())
         report[f"greedy, {call} call: compiles"] = torch.tpu.counters()["compiles"] - before
         report[f"greedy, {call} call: seconds"] = time.perf_counter() - begin
     expected = small_qwen3().eval()
     expected.load_state_dict({k: v.cpu() for k, v in model.state_dict().items()})
-    expected = expected.generate(prompt, max_new_tokens=64, do_sample=False)
+    expected = expected.generate(prompt, max_new_tokens=NEW_TOKENS, do_sample=False)
     print("greedy: ", bytes(greedy[0][0].tolist()).decode(errors="replace").replace("\n", " "))
     report["greedy tokens equal the CPU's"] = all(torch.equal(g, expected) for g in greedy)
 

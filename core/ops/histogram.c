@@ -32,17 +32,21 @@ static bool require_bins(pj_lowering *l, int64_t bins, double low, double high) 
          pj_require(l, low <= high, PJ_INVALID_ARGUMENT, "max must be larger than min");
 }
 
-// aten::histc(self, bins, min, max): bin int((x - min) / (max - min) * bins) for min <= x <= max
+// aten::histc(self, bins, min, max): bin int((x - min) / (max - min) * bins) for min <= x <= max. The CPU has no kernel
+// for integers; CUDA's multiplies before it divides, in 64 bits.
 static void lower_histc(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value x = hlo_flatten(h, pj_tensor(l, 0)), range[2];
   int64_t bins = pj_int(l, 1);
   double low = pj_float(l, 2), high = pj_float(l, 3);
   if (!require_bins(l, bins, low, high)) return;
-  x = hlo_convert(h, x, pj_math_dtype(x.dtype));
+  bool integer = pj_dtype_is_integer(x.dtype);
+  x = hlo_convert(h, x, integer ? PJ_S64 : pj_math_dtype(x.dtype));
   range_of(l, x, low, high, 1, range);
-  hlo_value part = hlo_div(h, hlo_sub(h, x, range[0]), hlo_sub(h, range[1], range[0]));
-  hlo_value bin = hlo_convert(h, hlo_mul(h, part, hlo_constant(h, x.dtype, (double)bins)), PJ_S32);
+  hlo_value above = hlo_sub(h, x, range[0]), width = hlo_sub(h, range[1], range[0]);
+  hlo_value count = hlo_constant(h, x.dtype, (double)bins);
+  hlo_value bin = integer ? hlo_div(h, hlo_mul(h, above, count), width) : hlo_mul(h, hlo_div(h, above, width), count);
+  bin = hlo_convert(h, bin, PJ_S32);
   bin = hlo_min(h, bin, hlo_constant_int(h, PJ_S32, bins - 1));
   hlo_value inside = hlo_and(h, hlo_ge(h, x, range[0]), hlo_le(h, x, range[1]));   // not for NaN
   bin = hlo_select(h, inside, bin, hlo_constant_int(h, PJ_S32, bins));

@@ -66,6 +66,7 @@ typedef struct pj_queued {
   const pj_plan *plan;
   uint32_t first_ref;               // into refs: one an operand of the call
   uint32_t first_output;            // into outputs
+  pthread_t thread;                 // whose op it is
 } pj_queued;
 
 // Refs within a region: inputs are 2 i, outputs of earlier plans 2 j + 1.
@@ -106,6 +107,12 @@ typedef struct pj_check {
   const pj_program *program;
 } pj_check;
 
+// An op of `thread` failed in a run that another thread started.
+typedef struct pj_failure {
+  pthread_t thread;
+  pj_status status;
+} pj_failure;
+
 struct pj_device {
   pj_runtime *runtime;
   int index;
@@ -126,6 +133,8 @@ struct pj_device {
   pj_check *checks;
   uint32_t check_count, check_capacity;
   pj_status deferred;               // an error to be told at the next synchronization
+  pj_failure *failures;             // to be told when their threads end their ops
+  uint32_t failure_count, failure_capacity;
   uint64_t *scratch;                // for keys
   uint32_t scratch_capacity;
 };
@@ -197,6 +206,9 @@ const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_cut(pj_device *device);
+// The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
+// when the op ends; an op that ends early with an error takes it too. The lock is held.
+pj_status pj_device_take_failure(pj_device *device);
 // Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
 void pj_device_wait_until_idle(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.

@@ -79,7 +79,8 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
   }
   pj_region *region = device->region;
   pj_reserve(&region->queued, region->queued_count, 1, &region->queued_capacity, sizeof *region->queued);
-  region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count};
+  region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count,
+                                                            pthread_self()};
   put_key(region, plan->id);
   for (uint32_t i = 0; i < call->operand_count; ++i) {
     pj_value *v = call->operands[i];
@@ -390,6 +391,31 @@ static void fail_outputs(pj_region *region, pj_status status) {
     if (!region->outputs[i]->buffer) region->outputs[i]->error = pj_status_copy(status);
 }
 
+static pj_failure *find_failure(pj_device *device, pthread_t thread) {
+  for (uint32_t i = 0; i < device->failure_count; ++i)
+    if (pthread_equal(device->failures[i].thread, thread)) return &device->failures[i];
+  return NULL;
+}
+
+pj_status pj_device_take_failure(pj_device *device) {
+  pj_failure *failure = device->failure_count ? find_failure(device, pthread_self()) : NULL;
+  if (!failure) return NULL;
+  pj_status status = failure->status;
+  *failure = device->failures[--device->failure_count];
+  return status;
+}
+
+// In strict eager an op says itself that it failed, also when its program was run by another thread, which came between a
+// call with `hold` and the end of the op.
+static void tell_other_threads(pj_device *device, const pj_region *region, pj_status status) {
+  for (uint32_t q = 0; q < region->queued_count; ++q) {
+    pthread_t thread = region->queued[q].thread;
+    if (pthread_equal(thread, pthread_self()) || find_failure(device, thread)) continue;
+    pj_reserve(&device->failures, device->failure_count, 1, &device->failure_capacity, sizeof *device->failures);
+    device->failures[device->failure_count++] = (pj_failure){thread, pj_status_copy(status)};
+  }
+}
+
 // Finds or makes the program of the region and runs it. The lock is held, and given up while compiling.
 static pj_status run_region(pj_device *device, pj_region *region) {
   pj_runtime *runtime = device->runtime;
@@ -448,6 +474,7 @@ pj_status pj_device_cut(pj_device *device) {
   pj_count(&device->runtime->counters.queue_cuts, 1);
   pj_status status = run_region(device, region);
   if (status) fail_outputs(region, status);
+  if (status && atomic_load(&device->runtime->queue_length) == 1) tell_other_threads(device, region, status);
   pj_region_settle(region, status != NULL);
   region_give_back(device, region);
   device->running = false;
@@ -462,12 +489,17 @@ pj_status pj_device_cut(pj_device *device) {
 static pj_status end_op(pj_device *device) {
   if (runs_here(device)) return NULL;  // runs with the next op
   pj_region *region = device->region;
-  int length = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed);
-  if (++region->calls < (uint32_t)length) return NULL;
-  region->due = true;
-  uint64_t id = region->id;
-  pj_device_wait_until_idle(device);
-  return device->region->id == id ? pj_device_cut(device) : NULL;  // else a reader on another thread ran it
+  pj_status status = NULL;
+  if (++region->calls >= (uint32_t)atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed)) {
+    region->due = true;
+    uint64_t id = region->id;
+    pj_device_wait_until_idle(device);
+    if (device->region->id == id) status = pj_device_cut(device);  // else a reader on another thread ran it
+  }
+  pj_status failure = pj_device_take_failure(device);
+  if (!failure) return status;
+  pj_status_free(status);
+  return failure;
 }
 
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
@@ -478,8 +510,8 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   const pj_plan *plan = pj_plan_lookup(device, call);
   pj_status status = NULL;
   if (plan) status = pj_region_append(device, call, plan);
+  if (status) pj_status_free(pj_device_take_failure(device));
   if (plan && !status && !call->hold) status = end_op(device);
-  for (uint32_t i = 0; i < call->result_count && !status; ++i) status = pj_status_copy(call->results[i]->error);
   pthread_mutex_unlock(&device->lock);
   *out_plan = plan;
   return status;

@@ -89,6 +89,8 @@ static void device_destroy(pj_device *device) {
   for (uint32_t i = 0; i < device->check_count; ++i) pj_buffer_destroy(device->runtime->client, device->checks[i].flags);
   free(device->checks);
   pj_status_free(device->deferred);
+  for (uint32_t i = 0; i < device->failure_count; ++i) pj_status_free(device->failures[i].status);
+  free(device->failures);
   pj_device_drain(device);
   pj_numbers_clear(device);
   pj_programs_clear(&device->programs);

@@ -64,6 +64,7 @@ static pj_status compute(pj_device *device, pj_value *value) {
   if (!value->buffer && !value->error) status = pj_device_cut(device);
   if (value->error) {
     pj_status_free(status);
+    pj_status_free(pj_device_take_failure(device));
     return pj_status_copy(value->error);
   }
   PJ_TRY(status);

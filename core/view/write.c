@@ -131,5 +131,9 @@ bool pj_view_rebase(const pj_view *view, const pj_type *base, pj_type *out_type)
   }
   // A base that has dimensions got them from the tensor that made it, and keeps them: bringing it to the box's costs
   // nothing where the minor dimension stays, and changing it back and forth would cost more than the write.
-  return base->dtype != view->dtype || (base->rank == 1 && out_type->rank > 1);
+  if (base->dtype == view->dtype && (base->rank > 1 || out_type->rank <= 1)) return false;
+  // Bytes of s64[1, 8] become u8[64], in which the view may be a box of more dimensions.
+  pj_type better;
+  if (pj_view_rebase(view, out_type, &better)) *out_type = better;
+  return true;
 }

@@ -1,6 +1,4 @@
 """Which PJRT plugin to load, and the start of the runtime on first use."""
-import importlib.metadata
-import importlib.util
 import os
 import pathlib
 import sys
@@ -9,6 +7,9 @@ import threading
 from torch_pjrt import _C, _env
 
 _lock = threading.Lock()
+
+# Called once the runtime runs.
+after_start = []
 
 
 def _find(plugin: dict) -> str | None:
@@ -83,3 +84,5 @@ def start() -> None:
                  worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"), queue_length=_env.get("TORCH_PJRT_QUEUE"))
         _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
+        for call in after_start:
+            call()

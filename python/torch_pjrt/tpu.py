@@ -132,11 +132,11 @@ class Stream(torch.Stream):
         return super().__new__(cls, torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """enable_timing makes record() wait for the work before it: PJRT does not tell when work was done."""
+class Event:
+    """A torch.Event of the device. enable_timing makes record() wait: PJRT does not tell when work was done."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
-        return super().__new__(cls, "tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def current_stream(device: _DeviceLike = None) -> torch.Stream:

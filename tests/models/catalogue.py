@@ -42,7 +42,8 @@ def causal(config: hf.PretrainedConfig) -> Family:
 FAMILIES = {
     "qwen3": causal(hf.Qwen3Config(**DECODER)),
     "llama": causal(hf.LlamaConfig(**DECODER)),
-    "mixtral": causal(hf.MixtralConfig(**DECODER, num_local_experts=4, num_experts_per_tok=2)),
+    # A padding token has an embedding of zeros, which ties its experts; which of them top-k takes is not defined.
+    "mixtral": causal(hf.MixtralConfig(**{**DECODER, "pad_token_id": None}, num_local_experts=4, num_experts_per_tok=2)),
     "gemma3": causal(hf.Gemma3TextConfig(**DECODER, sliding_window=6, query_pre_attn_scalar=8,
                                          layer_types=["sliding_attention", "full_attention"])),
     "gpt2": causal(hf.GPT2Config(**TEXT, n_embd=32, n_layer=2, n_head=4, n_positions=64)),

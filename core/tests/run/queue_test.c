@@ -210,6 +210,86 @@ static void index_flags_wait_for_the_next_synchronization(void) {
   tear_down();  // with a flag that nobody read
 }
 
+// ---- two threads, one after the other -----------------------------------------------------------------------------------
+
+// x *= 2 in its three parts, between which another thread may come.
+static pj_call begin_scale(pj_storage *x) {
+  pj_call call = {.op = pj_runtime_op(runtime, "aten::mul.Tensor"), .hold = true};
+  put_vector(&call, x, COUNT);
+  pj_call_number_float(&call, 2, PJ_F64, PJ_WEIGHT_PYTHON);
+  CHECK_OK(submit(device, &call, COUNT));
+  return call;
+}
+
+static pj_status write_scaled(pj_storage *x, pj_call *call) {
+  int64_t count = COUNT, one = 1;
+  pj_status status = pj_storage_write(x, call->results[0], &one, PJ_F32, 1, &count, &one, 0, 0);
+  pj_call_destroy(call);
+  return status;
+}
+
+static void *add_and_fail(void *argument) {
+  pj_storage *sum;
+  fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
+  CHECK_FAILS(try_add(argument, argument, COUNT, &sum), PJ_INTERNAL, "no registers left");
+  return NULL;
+}
+
+static void *add_and_succeed(void *argument) {
+  pj_storage_release(add(argument, argument, COUNT));
+  return NULL;
+}
+
+static void on_another_thread(void *(*function)(void *), pj_storage *x) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, function, x);
+  pthread_join(thread, NULL);
+}
+
+static void an_op_that_another_thread_ran_in_vain_says_so_when_it_ends(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT);
+  pj_call call = begin_scale(x);
+  CHECK_OK(write_scaled(x, &call));
+  on_another_thread(add_and_fail, y);
+  CHECK_FAILS(pj_device_end_op(device), PJ_INTERNAL, "no registers left");
+  CHECK(is_filled_with(x, 1));
+  scale(x, 2, COUNT);  // told once
+  CHECK(is_filled_with(x, 0));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  tear_down();
+}
+
+static void an_op_that_another_thread_ran_in_vain_writes_nothing(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT);
+  pj_call call = begin_scale(x);
+  on_another_thread(add_and_fail, y);
+  CHECK_FAILS(write_scaled(x, &call), PJ_INTERNAL, "no registers left");
+  CHECK(is_filled_with(x, 1));
+  scale(x, 2, COUNT);
+  CHECK(is_filled_with(x, 0));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  tear_down();
+}
+
+static void a_failure_takes_nothing_back_that_was_computed_before(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT);
+  pj_call call = begin_scale(x);
+  on_another_thread(add_and_succeed, y);  // runs the call too
+  pj_call other = begin_scale(y);
+  CHECK_OK(write_scaled(x, &call));
+  CHECK_OK(write_scaled(y, &other));
+  on_another_thread(add_and_fail, y);
+  CHECK(is_filled_with(x, 0) && is_filled_with(y, 1));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  tear_down();
+}
+
 // ---- threads --------------------------------------------------------------------------------------------------------
 
 typedef struct job {
@@ -383,6 +463,9 @@ int main(void) {
   RUN(nothing_is_lost_when_memory_is_short);
   RUN(a_late_failure_is_told_to_every_reader);
   RUN(index_flags_wait_for_the_next_synchronization);
+  RUN(an_op_that_another_thread_ran_in_vain_says_so_when_it_ends);
+  RUN(an_op_that_another_thread_ran_in_vain_writes_nothing);
+  RUN(a_failure_takes_nothing_back_that_was_computed_before);
   RUN(eight_threads_compute_at_once);
   RUN(eight_threads_fill_one_queue);
   RUN(eight_threads_compute_on_two_devices);

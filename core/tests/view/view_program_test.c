@@ -88,6 +88,14 @@ static void a_base_of_bytes_is_rebased_to_the_box_that_is_written(void) {
   CHECK(!pj_view_rebase(&again, &type, &bytes));
 }
 
+static void a_rebased_base_is_not_rebased_again(void) {
+  pj_type words = array(PJ_S64, N(1, 8)), type, again;
+  pj_view column = strided(PJ_U8, N(3), S(24), 3);
+  CHECK(pj_view_rebase(&column, &words, &type));
+  CHECK(type.dtype == PJ_U8 && type.rank == 2 && type.dims[0] == 8 && type.dims[1] == 8);
+  CHECK(!pj_view_rebase(&column, &type, &again));
+}
+
 static void a_base_that_has_dimensions_of_the_dtype_is_not_rebased(void) {
   pj_type base = array(PJ_F32, N(64, 64)), odd = array(PJ_S8, N(7)), type;
   pj_view diagonal = strided(PJ_F32, N(64), S(65), 0), part = strided(PJ_BF16, N(3), S(1), 0);
@@ -101,6 +109,7 @@ int main(void) {
   RUN(conjugate_and_negative_bits_are_applied_last);
   RUN(boxes_are_written_by_an_update_and_the_rest_by_merge_or_scatter);
   RUN(a_base_of_bytes_is_rebased_to_the_box_that_is_written);
+  RUN(a_rebased_base_is_not_rebased_again);
   RUN(a_base_that_has_dimensions_of_the_dtype_is_not_rebased);
   return test_end();
 }
