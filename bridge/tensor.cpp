@@ -303,12 +303,11 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
   at::detail::check_size_nonnegative(sizes);
   auto *impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != sizes) {
-    impl->set_sizes_contiguous(sizes);
-    if (self.numel() > 0) {
-      size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
-                                                       self.storage_offset());
+    if (c10::multiply_integers(sizes) > 0) {  // before the sizes change: it may fail
+      size_t needed = at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), impl->storage_offset());
       if (needed > self.storage().nbytes()) resize_storage(self.storage(), needed);
     }
+    impl->set_sizes_contiguous(sizes);
   }
   if (format) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);

@@ -379,7 +379,9 @@ def test_out_of_memory_names_the_five_largest_tensors_and_the_tensors_stay():
         assert "set_per_process_memory_fraction" in text
     kind, text = error(lambda: base.resize_(1 << 20).add_(1))
     assert kind == "OutOfMemoryError", (kind, text)
-    assert torch.tpu.memory_allocated() == used
+    assert base.shape == (1 << 18,) and base[-1].item() == 1
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() == used, (torch.tpu.memory_allocated(), used)
     assert [x[-1].item() for x in kept] == list(range(7))
     base = None
     works()
