@@ -157,6 +157,9 @@ typedef struct classes {
 
 static bool read_classes(pj_lowering *l, int self, int64_t ignore_index, pj_dtype dtype, classes *out) {
   hlo *h = l->h;
+  pj_dtype kind = pj_tensor_type(l, self + 1).dtype;
+  pj_require(l, kind == PJ_S64 || kind == PJ_U8, PJ_INVALID_ARGUMENT, "expected classes of type Long or Byte, but found %s",
+             pj_dtype_name(kind));
   hlo_value x = pj_as(l, self, dtype), target = pj_as(l, self + 1, PJ_S64);
   if (hlo_failed(h)) return false;
   if (x.rank == 0) x = hlo_keep(h, x, 0);
