@@ -233,6 +233,7 @@ bool for_another_device(Run &run) {
   if (device.isNone()) return false;
   if (device.toDevice().type() != c10::DeviceType::PrivateUse1) return true;
   run.index = device.toDevice().index() == -1 ? current_device() : device.toDevice().index();
+  device_at(run.index);  // throws where there is none
   return false;
 }
 
@@ -400,6 +401,7 @@ void run_op(Op &op, Stack *stack) {
     run_composite(run);
     return;
   }
+  if (C10_UNLIKELY(op.number_rule != nullptr)) check_numbers(run);
   if (!op.supported) {
     run_on_cpu(op, stack);
     return;

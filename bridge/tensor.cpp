@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/new_empty_strided_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -304,12 +305,11 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
   at::detail::check_size_nonnegative(sizes);
   auto *impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != sizes) {
-    impl->set_sizes_contiguous(sizes);
-    if (self.numel() > 0) {
-      size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
-                                                       self.storage_offset());
+    if (c10::multiply_integers(sizes) > 0) {  // before the sizes change: it may fail
+      size_t needed = at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), impl->storage_offset());
       if (needed > self.storage().nbytes()) resize_storage(self.storage(), needed);
     }
+    impl->set_sizes_contiguous(sizes);
   }
   if (format) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
@@ -320,6 +320,7 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
 
 Tensor &set_storage(Tensor &self, c10::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
   at::native::checkSetStorage(self, source, offset, sizes, strides);
+  for (int64_t stride : strides) TORCH_CHECK(stride >= 0, "set_: negative strides are not supported, but found ", strides);
   auto *impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
   if (strides.data()) {
@@ -366,8 +367,6 @@ c10::Scalar local_scalar_dense(const Tensor &self) {
 bool equal(const Tensor &self, const Tensor &other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
               " and ", other.device());
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
-              self.scalar_type(), " and ", other.scalar_type());
   if (self.sizes() != other.sizes()) return false;
   return at::all(at::eq(self, other)).item<bool>();
 }
@@ -385,6 +384,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("new_empty_strided", at::native::new_empty_strided_symint);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);

@@ -8,7 +8,7 @@ typedef struct attention {
   int64_t batch, heads, groups, rows, columns;  // groups: query heads a key head; rows, columns: lengths of q and of k
   int64_t width, value_width;
   pj_dtype dtype, math;  // of the operands; of the scores
-  hlo_value q, k, v;     // [batch * key heads, groups * rows, width], [batch * key heads, columns, width or value_width]
+  hlo_value q, k, v;  // [batch * key heads, groups * rows, width], [batch * key heads, columns, width or value_width]
   hlo_value scale;
 } attention;
 
@@ -43,8 +43,10 @@ static bool attention_of(pj_lowering *l, int q_argument, int scale_argument, att
   int r = q.rank;
   int64_t key_heads = k.dims[r - 3];
   bool fits = k.dims[r - 1] == q.dims[r - 1] && v.dims[r - 2] == k.dims[r - 2] && v.dims[r - 3] == key_heads &&
-              key_heads > 0 && q.dims[r - 3] % key_heads == 0 && (r == 3 || (q.dims[0] == k.dims[0] && q.dims[0] == v.dims[0]));
-  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "attention: the sizes of query, key and value do not fit together")) return false;
+              key_heads > 0 && q.dims[r - 3] % key_heads == 0 &&
+              (r == 3 || (q.dims[0] == k.dims[0] && q.dims[0] == v.dims[0]));
+  if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "attention: the sizes of query, key and value do not fit together"))
+    return false;
   *a = (attention){.batch = r == 4 ? q.dims[0] : 1, .heads = q.dims[r - 3], .groups = q.dims[r - 3] / key_heads,
                    .rows = q.dims[r - 2], .columns = k.dims[r - 2], .width = q.dims[r - 1],
                    .value_width = v.dims[r - 1], .dtype = q.dtype, .math = pj_math_dtype(q.dtype)};
@@ -153,6 +155,7 @@ static void lower_attention_backward(pj_lowering *l) {
 
 PJ_LOWERINGS(attention_lowerings) = {
     {"aten::_scaled_dot_product_fused_attention_overrideable", lower_attention, .statics = PJ_STATIC(4)},
-    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", lower_attention_backward, .statics = PJ_STATIC(12)},
+    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", lower_attention_backward,
+     .statics = PJ_STATIC(12)},
     {0},
 };

@@ -17,7 +17,8 @@ static hlo_value complex_transforms(hlo *h, hlo_value x, const int *dims, int co
 // fft_norm_mode of ATen/native/SpectralOpsUtils.h: 0 none, 1 by sqrt(n), 2 by n. stablehlo's inverse transforms are
 // already divided by n (`divided`).
 static hlo_value normalized(pj_lowering *l, hlo_value y, double n, int64_t mode, bool divided) {
-  if (!pj_require(l, mode >= 0 && mode <= 2, PJ_INVALID_ARGUMENT, "Unsupported normalization type %lld", (long long)mode))
+  if (!pj_require(l, mode >= 0 && mode <= 2, PJ_INVALID_ARGUMENT, "Unsupported normalization type %lld",
+                  (long long)mode))
     return y;
   double factor = (mode == 0 ? 1 : mode == 1 ? 1 / sqrt(n) : 1 / n) * (divided ? n : 1);
   return factor == 1 ? y : pj_scale(l->h, y, factor);
@@ -92,8 +93,9 @@ static void lower_c2r(pj_lowering *l) {
     return;
   }
   int last = dims[count - 1];
-  if (!pj_require(l, x.dims[last] >= length / 2 + 1, PJ_INVALID_ARGUMENT, "_fft_c2r: %lld points are too few for a result of %lld",
-                  (long long)x.dims[last], (long long)length)) return;
+  if (!pj_require(l, x.dims[last] >= length / 2 + 1, PJ_INVALID_ARGUMENT,
+                  "_fft_c2r: %lld points are too few for a result of %lld", (long long)x.dims[last], (long long)length))
+    return;
   x = hlo_slice_dim(h, x, last, 0, length / 2 + 1);
   hlo_value y = transform(h, HLO_IRFFT, complex_transforms(h, x, dims, count - 1, false), last, length);
   pj_return(l, 0, normalized(l, y, signal_size(y, dims, count), pj_int(l, 2), true));

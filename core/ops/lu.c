@@ -4,7 +4,7 @@
 
 #include "ops/matrix.h"
 
-// ---- factorisation ----------------------------------------------------------------------------------------------------
+// ---- factorisation --------------------------------------------------------------------------------------------------
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -101,7 +101,7 @@ pj_lu pj_lu_factor(hlo *h, hlo_value x, bool pivot) {
   return (pj_lu){found[FACTORS], found[PIVOTS], found[PERMUTATION], found[INFO]};
 }
 
-// ---- permutations ---------------------------------------------------------------------------------------------------------
+// ---- permutations ---------------------------------------------------------------------------------------------------
 
 static void exchanges_left(hlo *h, const hlo_value *s, hlo_value *results, void *context) {
   results[0] = hlo_lt(h, s[0], hlo_constant_int(h, PJ_S32, *(const int64_t *)context));
@@ -112,7 +112,8 @@ static void exchange(hlo *h, const hlo_value *s, hlo_value *results, void *conte
   hlo_value k = s[0], permutation = s[1], pivots = s[2], zero = hlo_constant_int(h, PJ_S32, 0);
   int64_t batch = permutation.dims[0];
   hlo_value here = hlo_broadcast_to(h, k, 1, &batch);
-  hlo_value there = hlo_reshape(h, hlo_dynamic_slice(h, pivots, (hlo_value[]){zero, k}, (int64_t[]){batch, 1}), 1, &batch);
+  hlo_value there =
+      hlo_reshape(h, hlo_dynamic_slice(h, pivots, (hlo_value[]){zero, k}, (int64_t[]){batch, 1}), 1, &batch);
   results[0] = hlo_add(h, k, hlo_constant_int(h, PJ_S32, 1));
   results[1] = exchanged(h, permutation, here, there, at(h, permutation, here), at(h, permutation, there));
   results[2] = pivots;
@@ -148,11 +149,12 @@ hlo_value pj_lu_solve(hlo *h, hlo_value factors, hlo_value permutation, hlo_valu
   return pj_take_rows(h, b, pj_inverse_permutation(h, permutation));
 }
 
-// ---- linalg_lu* ------------------------------------------------------------------------------------------------------------
+// ---- linalg_lu* -----------------------------------------------------------------------------------------------------
 
 // Raising needs a read of info on the host: the CPU fallback does that.
 static bool require_no_check(pj_lowering *l, int argument) {
-  return pj_require(l, !pj_bool(l, argument), PJ_UNIMPLEMENTED, "%s with check_errors has no lowering", l->signature->name);
+  return pj_require(l, !pj_bool(l, argument), PJ_UNIMPLEMENTED, "%s with check_errors has no lowering",
+                    l->signature->name);
 }
 
 static bool is_empty(hlo_value x) { return hlo_size(x) == 0; }
@@ -231,7 +233,7 @@ static void lower_lu_unpack(pj_lowering *l) {
   }
 }
 
-// ---- solving ---------------------------------------------------------------------------------------------------------------
+// ---- solving --------------------------------------------------------------------------------------------------------
 
 // X of A X = B, of X A = B (not left), of A^H X = B or X A^H = B (adjoint), for A = P L U. Right sides are solved
 // transposed: X A = B is A^T X^T = B^T, and X A^H = B is A conj(X^T) = conj(B^T).
@@ -318,7 +320,7 @@ static void lower_inverse(pj_lowering *l) {
   pj_return_reshaped(l, 1, lu.info);
 }
 
-// ---- determinants ----------------------------------------------------------------------------------------------------------
+// ---- determinants ---------------------------------------------------------------------------------------------------
 
 // (-1)^(number of exchanges that moved something)
 static hlo_value permutation_sign(hlo *h, hlo_value pivots, pj_dtype dtype) {
@@ -327,8 +329,8 @@ static hlo_value permutation_sign(hlo *h, hlo_value pivots, pj_dtype dtype) {
   return hlo_select(h, hlo_convert(h, odd, PJ_PRED), hlo_constant(h, dtype, -1), hlo_constant(h, dtype, 1));
 }
 
-// For determinants PyTorch factors A^T instead of A when A is contiguous and real, and its autograd formulas expect that of the LU they get
-// (linalg_det_backward in torch/csrc/autograd/FunctionsManual.cpp).
+// For determinants PyTorch factors A^T instead of A when A is contiguous and real, and its autograd formulas expect
+// that of the LU they get (linalg_det_backward in torch/csrc/autograd/FunctionsManual.cpp).
 static bool factors_transpose(pj_lowering *l) {
   const pj_view *view = &l->signature->operands[l->signature->arguments[0].first].view;
   int64_t stride = 1;

@@ -1,5 +1,5 @@
-// Matrix products. Half operands stay half and accumulate in float32, as chips do natively: the product of two halves is
-// exact in float32, so nothing is lost by not widening them first.
+// Matrix products. Half operands stay half and accumulate in float32, as chips do natively: the product of two halves
+// is exact in float32, so nothing is lost by not widening them first.
 #include "ops/lowering.h"
 
 // a @ b over the last two dimensions, as pj_math_dtype of their type
@@ -118,7 +118,8 @@ static void lower_scaled_mm(pj_lowering *l) {
   bool rowwise = scale_a.rank == 2 && scale_b.rank == 2 && scale_a.dims[0] == rows && scale_a.dims[1] == 1 &&
                  scale_b.dims[0] == 1 && scale_b.dims[1] == columns;
   if (!pj_require(l, scale_a.dtype == PJ_F32 && scale_b.dtype == PJ_F32 && (whole || rowwise), PJ_INVALID_ARGUMENT,
-                  "_scaled_mm: scales must be float32, and one a tensor or one a row of self and a column of mat2")) return;
+                  "_scaled_mm: scales must be float32, and one a tensor or one a row of self and a column of mat2"))
+    return;
   if (whole) {
     scale_a = hlo_reshape(h, scale_a, 0, NULL);
     scale_b = hlo_reshape(h, scale_b, 0, NULL);
@@ -129,6 +130,24 @@ static void lower_scaled_mm(pj_lowering *l) {
   if (pj_present(l, 4)) y = hlo_add(h, y, hlo_convert(h, pj_tensor(l, 4), PJ_F32));
   if (pj_present(l, 5)) y = hlo_mul(h, y, hlo_reshape(h, pj_tensor(l, 5), 0, NULL));
   pj_return(l, 0, y);
+}
+
+static hlo_value unsqueezed(pj_lowering *l, int argument, int dims) {
+  hlo_value x = pj_tensor(l, argument);
+  x = hlo_convert(l->h, x, pj_math_dtype(x.dtype));
+  int count;
+  const int64_t *places = pj_ints(l, dims, &count);
+  for (int i = 0; i < count; ++i) x = hlo_keep(l->h, x, (int)places[i]);
+  return x;
+}
+
+// aten::_trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim): the sum over sumdim of the product of
+// the three, each with new dimensions at expand
+static void lower_trilinear(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value y = hlo_mul(h, hlo_mul(h, unsqueezed(l, 0, 3), unsqueezed(l, 1, 4)), unsqueezed(l, 2, 5));
+  int dims[PJ_MAX_RANK], count = pj_dims(l, 6, y.rank, false, dims);
+  pj_return(l, 0, count ? hlo_reduce(h, HLO_ADD, y, dims, count) : y);
 }
 
 enum { BETA_ALPHA = PJ_STATIC(3) | PJ_STATIC(4) };
@@ -148,6 +167,7 @@ PJ_LOWERINGS(matmul_lowerings) = {
     {"aten::addmv", lower_addmv, .statics = BETA_ALPHA},
     {"aten::addbmm", lower_addbmm, .statics = BETA_ALPHA},
     {"aten::addr", lower_addr, .statics = BETA_ALPHA},
+    {"aten::_trilinear", lower_trilinear},
     {"aten::_int_mm", lower_int_mm},
     {"aten::_weight_int8pack_mm", lower_int8_mm},
     {"aten::_scaled_mm", lower_scaled_mm},

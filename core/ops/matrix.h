@@ -25,7 +25,7 @@ hlo_value pj_take_rows(hlo *h, hlo_value x, hlo_value places);
 void pj_return_fill(pj_lowering *l, int result, double fill);
 void pj_return_fills(pj_lowering *l, const double *fills, int count);
 
-// ---- LU ------------------------------------------------------------------------------------------------------------------
+// ---- LU -------------------------------------------------------------------------------------------------------------
 
 typedef struct pj_lu {
   hlo_value factors;      // [batch, m, n]: U on and above the diagonal, L below it
@@ -39,5 +39,14 @@ hlo_value pj_lu_permutation(hlo *h, hlo_value pivots, int64_t rows);  // from pi
 hlo_value pj_inverse_permutation(hlo *h, hlo_value permutation);
 // op(A) X = B with A = P L U
 hlo_value pj_lu_solve(hlo *h, hlo_value factors, hlo_value permutation, hlo_value b, hlo_transpose_kind op);
+
+// ---- QR -------------------------------------------------------------------------------------------------------------
+
+typedef struct pj_reflectors {
+  hlo_value a, tau;  // [batch, m, n]: R above, the reflectors' tails below the diagonal; [batch, min(m, n)]
+} pj_reflectors;
+
+pj_reflectors pj_qr(hlo *h, hlo_value x);
+hlo_value pj_qr_product(hlo *h, pj_reflectors r, int64_t columns);  // the first columns of Q, columns <= m
 
 #endif

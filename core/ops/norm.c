@@ -45,7 +45,7 @@ static hlo_value normalized_backward(hlo *h, hlo_value g, hlo_value y, hlo_value
   return hlo_mul(h, hlo_sub(h, hlo_sub(h, g, mean), hlo_mul(h, y, slope)), rstd);
 }
 
-// ---- layer norm -----------------------------------------------------------------------------------------------------------
+// ---- layer norm -----------------------------------------------------------------------------------------------------
 
 static pj_axes normalized_axes(pj_lowering *l, int argument, int rank) {
   return pj_axes_from(rank - pj_list_count(l, argument), rank);
@@ -79,7 +79,7 @@ static void lower_layer_norm_backward(pj_lowering *l) {
   if ((out = pj_gradient(l, 7, 2)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, grad, &outer));
 }
 
-// ---- RMS norm ---------------------------------------------------------------------------------------------------------------
+// ---- RMS norm -------------------------------------------------------------------------------------------------------
 
 // aten::_fused_rms_norm(input, normalized_shape, weight, eps): x * rstd * weight, rstd = rsqrt(mean(x^2) + eps)
 static void lower_rms_norm(pj_lowering *l) {
@@ -110,7 +110,7 @@ static void lower_rms_norm_backward(pj_lowering *l) {
   if ((out = pj_gradient(l, 5, 1)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &outer));
 }
 
-// ---- group norm -------------------------------------------------------------------------------------------------------------
+// ---- group norm -----------------------------------------------------------------------------------------------------
 
 // [N, C, *] as [N, group, C / group, HxW]
 static hlo_value as_groups(hlo *h, hlo_value x, int64_t n, int64_t c, int64_t hxw, int64_t group) {
@@ -157,11 +157,12 @@ static void lower_group_norm_backward(pj_lowering *l) {
     hlo_value g = pj_present(l, 4) ? hlo_mul(h, grad, per_channel(l, 4, x)) : grad;
     pj_return_reshaped(l, out, normalized_backward(h, g, y, rstd, &WITHIN_GROUP));
   }
-  if ((out = pj_gradient(l, 9, 1)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &BATCH_AND_SPACE));
+  if ((out = pj_gradient(l, 9, 1)) >= 0)
+    pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, hlo_mul(h, grad, y), &BATCH_AND_SPACE));
   if ((out = pj_gradient(l, 9, 2)) >= 0) pj_return_reshaped(l, out, pj_reduce(h, HLO_ADD, grad, &BATCH_AND_SPACE));
 }
 
-// ---- batch norm -------------------------------------------------------------------------------------------------------------
+// ---- batch norm -----------------------------------------------------------------------------------------------------
 
 enum { CHANNEL = 1 };
 
@@ -175,7 +176,8 @@ static pj_axes all_but_channel(int rank) {
 static hlo_value running(pj_lowering *l, int argument, hlo_value statistic, hlo_value momentum) {
   hlo *h = l->h;
   hlo_value old = hlo_convert(h, pj_tensor(l, argument), statistic.dtype);
-  return hlo_add(h, hlo_mul(h, hlo_sub(h, pj_full_like(h, momentum, 1), momentum), old), hlo_mul(h, momentum, statistic));
+  return hlo_add(h, hlo_mul(h, hlo_sub(h, pj_full_like(h, momentum, 1), momentum), old),
+                 hlo_mul(h, momentum, statistic));
 }
 
 // Where the arguments and results of the batch norm overloads stand; NONE where there is none.
@@ -187,9 +189,11 @@ typedef struct batch_norm_places {
 static void batch_norm(pj_lowering *l, bool training, const batch_norm_places *at) {
   hlo *h = l->h;
   hlo_value x = wide(l, 0);
-  if (!pj_require(l, x.rank >= 2, PJ_INVALID_ARGUMENT, "batch_norm: expected at least 2 dimensions, got %d", x.rank)) return;
-  if (!pj_require(l, training || (pj_present(l, at->running_mean) && pj_present(l, at->running_var)), PJ_INVALID_ARGUMENT,
-                  "Expected running_mean and running_var to be defined when training=False")) return;
+  if (!pj_require(l, x.rank >= 2, PJ_INVALID_ARGUMENT, "batch_norm: expected at least 2 dimensions, got %d", x.rank))
+    return;
+  if (!pj_require(l, training || (pj_present(l, at->running_mean) && pj_present(l, at->running_var)),
+                  PJ_INVALID_ARGUMENT, "Expected running_mean and running_var to be defined when training=False"))
+    return;
   pj_axes axes = all_but_channel(x.rank);
   int64_t n = pj_axes_size(x, &axes);
   moments m;

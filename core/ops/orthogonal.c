@@ -10,22 +10,19 @@ static hlo_value typed(pj_dtype dtype, int rank, const int64_t *dims) {
   return type;
 }
 
-typedef struct reflectors {
-  hlo_value a, tau;  // [batch, m, n]: R above, the reflectors' tails below the diagonal; [batch, min(m, n)]
-} reflectors;
-
-static reflectors householder(hlo *h, hlo_value x) {
-  hlo_value results[] = {typed(x.dtype, 3, x.dims), typed(x.dtype, 2, (int64_t[]){x.dims[0], least(x.dims[1], x.dims[2])})};
+pj_reflectors pj_qr(hlo *h, hlo_value x) {
+  hlo_value results[] = {typed(x.dtype, 3, x.dims),
+                         typed(x.dtype, 2, (int64_t[]){x.dims[0], least(x.dims[1], x.dims[2])})};
   hlo_custom_call(h, "Qr", NULL, &x, 1, results, 2);
-  return (reflectors){results[0], results[1]};
+  return (pj_reflectors){results[0], results[1]};
 }
 
-// The first `columns` columns of the product of the reflectors, columns <= m.
-static hlo_value product(hlo *h, reflectors r, int64_t columns) {
+hlo_value pj_qr_product(hlo *h, pj_reflectors r, int64_t columns) {
   int64_t m = r.a.dims[1], n = r.a.dims[2], known = r.tau.dims[1];
   hlo_value a = columns > n ? pj_enlarged(h, r.a, m, columns) : pj_block(h, r.a, m, columns);
   hlo_value tau = r.tau;  // a reflector with tau 0 is the identity
-  if (columns > known) tau = hlo_pad(h, tau, pj_full_like(h, tau, 0), (int64_t[]){0, 0}, (int64_t[]){0, columns - known}, NULL);
+  if (columns > known)
+    tau = hlo_pad(h, tau, pj_full_like(h, tau, 0), (int64_t[]){0, 0}, (int64_t[]){0, columns - known}, NULL);
   else tau = hlo_slice_dim(h, tau, 1, 0, columns);
   hlo_value operands[] = {a, tau}, q = typed(a.dtype, 3, a.dims);
   hlo_custom_call(h, "ProductOfElementaryHouseholderReflectors", NULL, operands, 2, &q, 1);
@@ -46,9 +43,9 @@ static void lower_qr(pj_lowering *l) {
     if (complete && a.dims[0] && m) pj_return_reshaped(l, 0, pj_eye(h, a.dtype, a.dims[0], m, m));
     return;
   }
-  reflectors r = householder(h, a);
+  pj_reflectors r = pj_qr(h, a);
   if (r_only) pj_return_fill(l, 0, 0);
-  else pj_return_reshaped(l, 0, product(h, r, k));
+  else pj_return_reshaped(l, 0, pj_qr_product(h, r, k));
   pj_return_reshaped(l, 1, pj_upper(h, pj_block(h, r.a, k, n)));
 }
 
@@ -59,13 +56,13 @@ static void lower_geqrf(pj_lowering *l) {
     pj_return_fills(l, (double[]){0, 0}, 2);
     return;
   }
-  reflectors r = householder(l->h, a);
+  pj_reflectors r = pj_qr(l->h, a);
   pj_return_reshaped(l, 0, r.a);
   pj_return_reshaped(l, 1, r.tau);
 }
 
-static reflectors reflectors_arguments(pj_lowering *l, int a, int tau) {
-  reflectors r = {pj_matrices(l, a), pj_tensor(l, tau)};
+static pj_reflectors reflectors_arguments(pj_lowering *l, int a, int tau) {
+  pj_reflectors r = {pj_matrices(l, a), pj_tensor(l, tau)};
   int64_t k = r.tau.rank ? r.tau.dims[r.tau.rank - 1] : 0;
   r.tau = hlo_reshape(l->h, r.tau, 2, (int64_t[]){r.a.dims[0], k});
   return r;
@@ -73,21 +70,21 @@ static reflectors reflectors_arguments(pj_lowering *l, int a, int tau) {
 
 // aten::linalg_householder_product(input, tau)
 static void lower_householder_product(pj_lowering *l) {
-  reflectors r = reflectors_arguments(l, 0, 1);
+  pj_reflectors r = reflectors_arguments(l, 0, 1);
   if (hlo_size(r.a) == 0) pj_return_fill(l, 0, 0);
-  else pj_return_reshaped(l, 0, product(l->h, r, r.a.dims[2]));
+  else pj_return_reshaped(l, 0, pj_qr_product(l->h, r, r.a.dims[2]));
 }
 
 // aten::ormqr(self, input2, input3, left, transpose): Q or Q^H of the reflectors, times input3 from the left or right
 static void lower_ormqr(pj_lowering *l) {
   hlo *h = l->h;
-  reflectors r = reflectors_arguments(l, 0, 1);
+  pj_reflectors r = reflectors_arguments(l, 0, 1);
   hlo_value other = pj_matrices(l, 2);
   if (hlo_size(other) == 0 || r.tau.dims[1] == 0) {
     pj_return(l, 0, pj_tensor(l, 2));
     return;
   }
-  hlo_value q = product(h, r, r.a.dims[1]);
+  hlo_value q = pj_qr_product(h, r, r.a.dims[1]);
   if (pj_bool(l, 4)) q = pj_adjoint(h, q);
   pj_return_reshaped(l, 0, pj_bool(l, 3) ? hlo_matmul(h, q, other, q.dtype) : hlo_matmul(h, other, q, q.dtype));
 }
@@ -106,7 +103,8 @@ static void lower_eigh(pj_lowering *l) {
   }
   // XLA's Jacobi sweeps stop at a fixed tolerance that leaves errors of 1e-8 in the vectors.
   pj_dtype real = pj_real_dtype(a.dtype);
-  if (!pj_require(l, real == PJ_F32, PJ_UNIMPLEMENTED, "_linalg_eigh has a lowering only for float32 and complex64")) return;
+  if (!pj_require(l, real == PJ_F32, PJ_UNIMPLEMENTED, "_linalg_eigh has a lowering only for float32 and complex64"))
+    return;
   const char *config = lower ? "1,1,100,1e-6" : "0,1,100,1e-6";  // lower, sorted, most sweeps, tolerance
   hlo_value results[] = {typed(a.dtype, 3, a.dims), typed(real, 2, a.dims)};
   hlo_custom_call(h, "Eigh", config, &a, 1, results, 2);

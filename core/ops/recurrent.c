@@ -28,14 +28,15 @@ static hlo_value logistic_slope(hlo *h, hlo_value y) { return hlo_mul(h, y, one_
 static hlo_value tanh_slope(hlo *h, hlo_value y) { return one_minus(h, hlo_mul(h, y, y)); }
 
 static bool require_cell(pj_lowering *l, hlo_value input_gates, hlo_value hidden_gates, hlo_value state, int gates) {
-  return pj_require(l, input_gates.rank == 2 && hlo_same_dims(input_gates, hidden_gates) && state.rank == 2 &&
-                           input_gates.dims[0] == state.dims[0] && input_gates.dims[1] == gates * state.dims[1],
-                    PJ_INVALID_ARGUMENT, "recurrent cell: the gates must be [batch, %d * hidden] and the state [batch, hidden]",
-                    gates);
+  return pj_require(l,
+                    input_gates.rank == 2 && hlo_same_dims(input_gates, hidden_gates) && state.rank == 2 &&
+                        input_gates.dims[0] == state.dims[0] && input_gates.dims[1] == gates * state.dims[1],
+                    PJ_INVALID_ARGUMENT,
+                    "recurrent cell: the gates must be [batch, %d * hidden] and the state [batch, hidden]", gates);
 }
 
-// aten::_thnn_fused_lstm_cell(input_gates, hidden_gates, cx, input_bias, hidden_bias): cy = f cx + i g, hy = o tanh(cy);
-// the workspace is the activated i, f, g, o.
+// aten::_thnn_fused_lstm_cell(input_gates, hidden_gates, cx, input_bias, hidden_bias): cy = f cx + i g, hy = o
+// tanh(cy); the workspace is the activated i, f, g, o.
 static void lower_lstm(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value input = wide(l, 0), hidden = wide(l, 1), cx = wide(l, 2), g[MOST_GATES];
@@ -66,8 +67,8 @@ static void lower_lstm_backward(pj_lowering *l) {
   if (pj_wanted(l, 2)) pj_return(l, 2, hlo_reduce_sum(h, gates, 0));
 }
 
-// aten::_thnn_fused_gru_cell(input_gates, hidden_gates, hx, input_bias, hidden_bias): r, z = logistic, n = tanh(i_n + r h_n),
-// hy = n + z (hx - n); the workspace is r, z, n, hx, h_n.
+// aten::_thnn_fused_gru_cell(input_gates, hidden_gates, hx, input_bias, hidden_bias): r, z = logistic, n = tanh(i_n + r
+// h_n), hy = n + z (hx - n); the workspace is r, z, n, hx, h_n.
 static void lower_gru(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value input = wide(l, 0), hidden = wide(l, 1), hx = wide(l, 2), i[MOST_GATES], s[MOST_GATES];

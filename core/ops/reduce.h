@@ -26,7 +26,8 @@ hlo_value pj_spread(hlo *h, hlo_value reduced, hlo_value like, const pj_axes *ax
 // Sum over the axes divided by their size (NaN for none).
 hlo_value pj_mean(hlo *h, hlo_value x, const pj_axes *axes);
 
-// The p-norm of x over the axes, real; p 0 counts the non-zero elements, inf and -inf are the largest and smallest size.
+// The p-norm of x over the axes, real; p 0 counts the non-zero elements, inf and -inf are the largest and smallest
+// size.
 hlo_value pj_vector_norm(hlo *h, hlo_value x, double p, const pj_axes *axes);
 
 // The first place of the largest (HLO_MAX) or smallest (HLO_MIN) element along `dim`, or of the first NaN; s32.

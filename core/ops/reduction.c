@@ -21,7 +21,7 @@ static void fold(pj_lowering *l, hlo_op op, hlo_value x, int dim_argument) {
   pj_return_reshaped(l, 0, pj_reduce(l->h, op, x, &axes));
 }
 
-// ---- sums and products ------------------------------------------------------------------------------------------------
+// ---- sums and products ----------------------------------------------------------------------------------------------
 
 static void lower_sum(pj_lowering *l) { fold(l, HLO_ADD, as_result(l), NO_DIM); }
 static void lower_sum_dim(pj_lowering *l) { fold(l, HLO_ADD, as_result(l), 1); }
@@ -46,7 +46,8 @@ static void lower_mean_dim(pj_lowering *l) { average(l, 1); }
 // aten::trace: sum of self[i, i]
 static void lower_trace(pj_lowering *l) {
   hlo_value x = as_result(l);
-  if (!pj_require(l, x.rank == 2, PJ_INVALID_ARGUMENT, "trace: expected a matrix, but got tensor with dim %d", x.rank)) return;
+  if (!pj_require(l, x.rank == 2, PJ_INVALID_ARGUMENT, "trace: expected a matrix, but got tensor with dim %d", x.rank))
+    return;
   hlo_value on = hlo_eq(l->h, hlo_iota(l->h, PJ_S32, 2, x.dims, 0), hlo_iota(l->h, PJ_S32, 2, x.dims, 1));
   fold(l, HLO_ADD, hlo_select(l->h, on, x, pj_full_like(l->h, x, 0)), NO_DIM);
 }
@@ -58,7 +59,7 @@ static void count_nonzero(pj_lowering *l, int dim_argument) {
 
 static void lower_count_nonzero(pj_lowering *l) { count_nonzero(l, 1); }
 
-// ---- logical ------------------------------------------------------------------------------------------------------------
+// ---- logical --------------------------------------------------------------------------------------------------------
 
 static hlo_value truth(pj_lowering *l) { return pj_at_least_1d(l->h, hlo_convert(l->h, pj_tensor(l, 0), PJ_PRED)); }
 
@@ -76,7 +77,7 @@ static void truth_over_dims(pj_lowering *l, hlo_op op) {
 static void lower_all_dims(pj_lowering *l) { truth_over_dims(l, HLO_AND); }
 static void lower_any_dims(pj_lowering *l) { truth_over_dims(l, HLO_OR); }
 
-// ---- extremes -----------------------------------------------------------------------------------------------------------
+// ---- extremes -------------------------------------------------------------------------------------------------------
 // stablehlo.maximum and minimum propagate NaN, as PyTorch does.
 
 static hlo_value self_1d(pj_lowering *l) { return pj_at_least_1d(l->h, pj_tensor(l, 0)); }
@@ -132,7 +133,7 @@ static void arg_extreme(pj_lowering *l, const char *name, hlo_op op) {
 static void lower_argmax(pj_lowering *l) { arg_extreme(l, "argmax()", HLO_MAX); }
 static void lower_argmin(pj_lowering *l) { arg_extreme(l, "argmin()", HLO_MIN); }
 
-// ---- norms ---------------------------------------------------------------------------------------------------------------
+// ---- norms ----------------------------------------------------------------------------------------------------------
 
 // aten::logsumexp: log(sum(exp(x - m))) + m with m = max(real(x)), and 0 where that is infinite
 static void lower_logsumexp(pj_lowering *l) {
@@ -181,7 +182,9 @@ static void norm(pj_lowering *l, int dim_argument, int dtype_argument) {
   pj_axes axes = axes_of(l, dim_argument, x);
   double p = norm_order(l);
   if (pj_require(l, pj_axes_size(x, &axes) != 0 || (p >= 0 && isfinite(p)), PJ_INVALID_ARGUMENT,
-                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an identity", p))
+                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have "
+                 "an identity",
+                 p))
     pj_return_reshaped(l, 0, pj_vector_norm(l->h, x, p, &axes));
 }
 

@@ -40,25 +40,16 @@ static void scan_extreme(pj_lowering *l, hlo_op op) {
 static void lower_cummax(pj_lowering *l) { scan_extreme(l, HLO_MAX); }
 static void lower_cummin(pj_lowering *l) { scan_extreme(l, HLO_MIN); }
 
-// log(exp(a) + exp(b)) = m + log1p(exp(least - m)) with m = max(a, b); equal infinities stay what they are.
+// log(exp(a) + exp(b)) = m + log1p(exp(least - m)), m being the one with the larger real part; equal infinities stay
+// what they are.
 static void log_add_exp(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
   (void)context;
-  hlo_value a = arguments[0], b = arguments[1];
-  hlo_value most = hlo_max(h, a, b), least = hlo_min(h, a, b);
+  hlo_value a = arguments[0], b = arguments[1], real_a = hlo_real(h, a), real_b = hlo_real(h, b);
+  hlo_value less = hlo_lt(h, real_a, real_b);
+  hlo_value most = hlo_select(h, less, b, a), least = hlo_select(h, less, a, b);
   hlo_value sum = hlo_add(h, most, hlo_log1p(h, hlo_exp(h, hlo_sub(h, least, most))));
-  hlo_value same_infinity = hlo_and(h, hlo_eq(h, a, b), hlo_eq(h, hlo_abs(h, a), pj_full_like(h, a, INFINITY)));
-  results[0] = hlo_select(h, same_infinity, a, sum);
-}
-
-// The complex one shifts by the larger real part.
-static void log_add_exp_complex(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
-  (void)context;
-  hlo_value a = arguments[0], b = arguments[1];
-  hlo_value most = hlo_max(h, hlo_real(h, a), hlo_real(h, b));
-  hlo_value infinite = hlo_eq(h, hlo_abs(h, most), pj_full_like(h, most, INFINITY));
-  most = hlo_convert(h, hlo_select(h, infinite, pj_full_like(h, most, 0), most), a.dtype);
-  hlo_value sum = hlo_add(h, hlo_exp(h, hlo_sub(h, a, most)), hlo_exp(h, hlo_sub(h, b, most)));
-  results[0] = hlo_add(h, hlo_log(h, sum), most);
+  hlo_value infinite = hlo_eq(h, hlo_abs(h, real_a), pj_full_like(h, real_a, INFINITY));
+  results[0] = hlo_select(h, hlo_and(h, hlo_eq(h, real_a, real_b), infinite), a, sum);
 }
 
 // aten::_logcumsumexp(self, dim)
@@ -66,9 +57,8 @@ static void lower_logcumsumexp(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value x = pj_tensor(l, 0);
   x = pj_at_least_1d(h, hlo_convert(h, x, pj_math_dtype(x.dtype)));
-  bool is_complex = pj_dtype_is_complex(x.dtype);
   hlo_value start = hlo_constant(h, x.dtype, -INFINITY), result;
-  hlo_scan_many(h, &x, &start, 1, pj_dim(l, 1, x.rank), is_complex ? log_add_exp_complex : log_add_exp, NULL, &result);
+  hlo_scan_many(h, &x, &start, 1, pj_dim(l, 1, x.rank), log_add_exp, NULL, &result);
   pj_return_reshaped(l, 0, result);
 }
 

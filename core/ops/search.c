@@ -26,15 +26,16 @@ static void more_steps(hlo *h, const hlo_value *arguments, hlo_value *results, v
   results[0] = hlo_lt(h, arguments[0], hlo_constant_int(h, PJ_S32, steps_for(s->sequence.dims[1])));
 }
 
-// Goes right while not (sequence[middle] >= value), or > for `right`: written with the negation so that a NaN value goes
-// to the end, as in PyTorch.
+// Goes right while not (sequence[middle] >= value), or > for `right`: written with the negation so that a NaN value
+// goes to the end, as in PyTorch.
 static void halve(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
   const search *s = context;
   hlo_value low = arguments[1], high = arguments[2], one = hlo_constant_int(h, PJ_S32, 1);
   hlo_value middle = hlo_div(h, hlo_add(h, low, high), hlo_constant_int(h, PJ_S32, 2));
   hlo_value at = take_from_rows(h, s->sequence, middle);
   hlo_value stop = s->right ? hlo_gt(h, at, s->values) : hlo_ge(h, at, s->values);
-  hlo_value open = hlo_lt(h, low, high), go_right = hlo_and(h, open, hlo_not(h, stop)), go_left = hlo_and(h, open, stop);
+  hlo_value open = hlo_lt(h, low, high), go_right = hlo_and(h, open, hlo_not(h, stop)),
+            go_left = hlo_and(h, open, stop);
   results[0] = hlo_add(h, arguments[0], one);
   results[1] = hlo_select(h, go_right, hlo_add(h, middle, one), low);
   results[2] = hlo_select(h, go_left, middle, high);
@@ -84,13 +85,17 @@ static void lower_searchsorted(pj_lowering *l) {
   bool right = pj_bool(l, 3) || !strcmp(side, "right");
   if (!pj_require(l, !*side || !strcmp(side, "left") || !strcmp(side, "right"), PJ_INVALID_ARGUMENT,
                   "torch.searchsorted(): side can only be 'left' or 'right' but got %s", side) ||
-      !pj_require(l, !(pj_bool(l, 3) && !strcmp(side, "left")), PJ_INVALID_ARGUMENT,
-                  "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"))
+      !pj_require(
+          l, !(pj_bool(l, 3) && !strcmp(side, "left")), PJ_INVALID_ARGUMENT,
+          "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"))
     return;
   bool leading = sequence.rank == 1 || sequence.rank == values.rank;
-  for (int d = 0; sequence.rank > 1 && leading && d < values.rank - 1; ++d) leading = sequence.dims[d] == values.dims[d];
-  if (!pj_require(l, leading, PJ_INVALID_ARGUMENT, "torch.searchsorted(): boundaries tensor should be 1 dimension or the "
-                  "first N-1 dimensions of boundaries tensor and input value tensor must match")) return;
+  for (int d = 0; sequence.rank > 1 && leading && d < values.rank - 1; ++d)
+    leading = sequence.dims[d] == values.dims[d];
+  if (!pj_require(l, leading, PJ_INVALID_ARGUMENT,
+                  "torch.searchsorted(): boundaries tensor should be 1 dimension or the "
+                  "first N-1 dimensions of boundaries tensor and input value tensor must match"))
+    return;
   if (pj_present(l, 5) && hlo_size(sequence) > 0) {
     int64_t n = sequence.dims[sequence.rank - 1], batch = hlo_size(sequence) / n;
     hlo_value order = pj_tensor(l, 5);

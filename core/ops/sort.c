@@ -1,6 +1,6 @@
 #include "ops/reduce.h"
 
-// ---- order ------------------------------------------------------------------------------------------------------------
+// ---- order ----------------------------------------------------------------------------------------------------------
 // PyTorch orders NaN after every number, and before every number when descending.
 
 static void ascending(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
@@ -40,7 +40,7 @@ static void lower_sort(pj_lowering *l) { sort(l, 1, pj_bool(l, 2)); }
 // aten::sort.stable(self, *, stable, dim, descending)
 static void lower_sort_stable(pj_lowering *l) { sort(l, 2, pj_bool(l, 3)); }
 
-// ---- top k --------------------------------------------------------------------------------------------------------------
+// ---- top k ----------------------------------------------------------------------------------------------------------
 
 // Reverses the order of all values, and NaN stays where PyTorch wants it: chlo.top_k orders by sign and magnitude, so
 // the NaN that is greatest becomes, negated, the least.
@@ -68,7 +68,7 @@ static void lower_topk(pj_lowering *l) {
   pj_return_reshaped(l, 1, hlo_swap(h, places, dim, -1));
 }
 
-// ---- order statistics -----------------------------------------------------------------------------------------------------
+// ---- order statistics -----------------------------------------------------------------------------------------------
 
 // x at `place` along `dim`, one place for every other position: exact, since all other terms of the sum are 0.
 static hlo_value pick(hlo *h, hlo_value x, hlo_value place, int dim) {
@@ -102,7 +102,8 @@ static hlo_value count_numbers(hlo *h, hlo_value x, int dim) {
 // The lower median of n numbers is number (n - 1) / 2 in order. median: the first NaN when there is one (it comes right
 // after the numbers). nanmedian: NaN are not counted.
 static hlo_value median_place(hlo *h, hlo_value x, int dim, bool ignores_nan) {
-  hlo_value numbers = count_numbers(h, x, dim), one = hlo_constant_int(h, PJ_S32, 1), two = hlo_constant_int(h, PJ_S32, 2);
+  hlo_value numbers = count_numbers(h, x, dim), one = hlo_constant_int(h, PJ_S32, 1),
+            two = hlo_constant_int(h, PJ_S32, 2);
   hlo_value middle = hlo_div(h, hlo_max(h, hlo_sub(h, numbers, one), hlo_constant_int(h, PJ_S32, 0)), two);
   if (ignores_nan) return middle;
   return hlo_select(h, hlo_lt(h, numbers, hlo_constant_int(h, PJ_S32, x.dims[dim])), numbers, middle);

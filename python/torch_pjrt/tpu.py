@@ -51,6 +51,12 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+def __getattr__(name: str):
+    if name == "_initialized":  # torch.utils.checkpoint keeps and restores random states only where this is true
+        return is_initialized()
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+
+
 def _is_in_bad_fork() -> bool:
     return _C.in_bad_fork()
 

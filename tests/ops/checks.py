@@ -1,4 +1,4 @@
-"""What the tests of several families share: inputs of a dtype, and comparison where PyTorch's CPU kernel is less accurate."""
+"""What the tests of several families share: inputs of a dtype, and comparison where the CPU kernel is less accurate."""
 import torch
 from harness import compare, flat_results, overload, run
 

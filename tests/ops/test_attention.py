@@ -58,5 +58,5 @@ def test_attention_and_its_backward_equal_float64(case, kind, dtype):
         return
     grad = make(dtype, *out.shape, seed=3)
     grads = [torch.nan_to_num(x).to(dtype) for x in torch.autograd.grad(out, wide, grad.double())]
-    check_against(BACKWARD, grads, grad, q, k, v, bias, [True] * 4, out32, lse32, None, None, rows, columns, 0.0, causal, seed,
-                  seed, scale=scale, rtol=2e-2 if half else 1e-4, atol=3e-2 if half else 1e-5)
+    check_against(BACKWARD, grads, grad, q, k, v, bias, [True] * 4, out32, lse32, None, None, rows, columns, 0.0,
+                  causal, seed, seed, scale=scale, rtol=2e-2 if half else 1e-4, atol=3e-2 if half else 1e-5)

@@ -66,7 +66,8 @@ def test_cholesky_and_triangular_systems_equal_the_cpus(sizes, dtype, upper):
     for unit in (False, True):  # the whole of `a` is given: only one triangle of it may be read
         scaled = a / 10 if unit else a
         compare("aten::linalg_solve_triangular", scaled, b, upper=upper, unitriangular=unit, **tol)
-        compare("aten::linalg_solve_triangular", scaled, b.mT.contiguous(), upper=upper, left=False, unitriangular=unit, **tol)
+        compare("aten::linalg_solve_triangular", scaled, b.mT.contiguous(), upper=upper, left=False, unitriangular=unit,
+                **tol)
         compare("aten::triangular_solve", b, scaled, upper, True, unit, **tol)
 
 
@@ -104,3 +105,34 @@ def test_symmetric_eigenvalues_equal_the_cpus_and_the_vectors_diagonalise(sizes,
     torch.testing.assert_close((vectors * values.unsqueeze(-2)) @ vectors.mH, a, **tol)
     torch.testing.assert_close(vectors.mH @ vectors, torch.eye(sizes[-1], dtype=dtype).expand_as(a), **tol)
     compare("aten::_linalg_eigh", given, uplo, False, **tol)
+
+
+# Singular vectors too.
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 6, 3), (3, 7), (1, 1)])
+@pytest.mark.parametrize("full", [False, True])
+def test_singular_values_equal_the_cpus_and_the_vectors_are_orthonormal(sizes, dtype, full):
+    a, k = make(dtype, *sizes), min(sizes[-2:])
+    tol = {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    one_rank = a[..., :1] @ a[..., :1, :]
+    graded = a * 10.0 ** -torch.arange(0, 8 * sizes[-1], 8)
+    for x in (a, one_rank, graded, torch.zeros_like(a)):
+        u, s, vh = run("aten::_linalg_svd", x, full, True)
+        torch.testing.assert_close(s, torch.linalg.svdvals(x), **tol)
+        torch.testing.assert_close((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :], x, **tol)
+        torch.testing.assert_close(u.mH @ u, torch.eye(u.shape[-1], dtype=dtype).expand(*sizes[:-2], -1, -1), **tol)
+        torch.testing.assert_close(vh @ vh.mH, torch.eye(vh.shape[-2], dtype=dtype).expand(*sizes[:-2], -1, -1), **tol)
+    compare("aten::_linalg_svd", a, full, False, **tol)
+
+
+def test_singular_values_of_nothing_are_none():
+    compare("aten::_linalg_svd", make(torch.float32, 0, 3), True)
+    compare("aten::_linalg_svd", make(torch.float32, 2, 3, 0), True)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_matrix_exponentials_equal_the_cpus(sizes, dtype):
+    tol = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    for factor in (0.01, 1, 2):
+        compare("aten::linalg_matrix_exp", make(dtype, *sizes) * factor, **tol)

@@ -7,7 +7,9 @@ KINDS = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32,
 
 
 def tolerance(dtype):
-    return CONTRACTION if dtype in (torch.float32, torch.complex64) else {"rtol": 2e-3, "atol": 1e-2} if dtype == torch.float16 else {}
+    if dtype in (torch.float32, torch.complex64):
+        return CONTRACTION
+    return {"rtol": 2e-3, "atol": 1e-2} if dtype == torch.float16 else {}
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -15,7 +17,8 @@ def test_matrix_products_equal_the_cpus(dtype):
     close = tolerance(dtype)
     a, b = make(dtype, 4, 6), make(dtype, 6, 5)
     compare("aten::mm", make(dtype, 30, 600), make(dtype, 600, 20), **close)
-    for x, y in ((a, b), (make(dtype, 6, 4).t(), make(dtype, 5, 6).t()), (make(dtype, 0, 6), b), (make(dtype, 4, 0), make(dtype, 0, 5))):
+    for x, y in ((a, b), (make(dtype, 6, 4).t(), make(dtype, 5, 6).t()), (make(dtype, 0, 6), b),
+                 (make(dtype, 4, 0), make(dtype, 0, 5))):
         compare("aten::mm", x, y, **close)
         compare("aten::addmm", make(dtype, 5), x, y, **close)
         compare("aten::addmm", make(dtype, 4, 1)[:x.shape[0]], x, y, beta=2, alpha=3, **close)
@@ -62,8 +65,9 @@ def test_integer_products_are_exact():
 def test_half_products_accumulate_in_float32():
     a, b = make(torch.bfloat16, 8, 3000), make(torch.bfloat16, 3000, 8)
     check_against("aten::mm", [(a.double() @ b.double()).bfloat16()], a, b)
-    check_against("aten::_weight_int8pack_mm", [((a.double() @ make(torch.int8, 16, 3000).t().double()) * 0.5).bfloat16()],
-                  a, make(torch.int8, 16, 3000), torch.full((16,), 0.5, dtype=torch.bfloat16))
+    weight, scales = make(torch.int8, 16, 3000), torch.full((16,), 0.5, dtype=torch.bfloat16)
+    expected = (a.double() @ weight.t().double() * 0.5).bfloat16()
+    check_against("aten::_weight_int8pack_mm", [expected], a, weight, scales)
 
 
 def test_operands_of_two_dtypes_and_bools_are_refused():
@@ -71,3 +75,8 @@ def test_operands_of_two_dtypes_and_bools_are_refused():
         run("aten::mm", make(torch.float32, 2, 2), make(torch.float16, 2, 2), results=[make(torch.float32, 2, 2)])
     with pytest.raises(NotImplementedError, match="Bool"):
         run("aten::mm", make(torch.bool, 2, 2), make(torch.bool, 2, 2), results=[make(torch.bool, 2, 2)])
+
+
+def test_the_trilinear_sum_equals_the_cpus():
+    i1, i2, i3 = make(torch.float32, 4, 3), make(torch.float32, 6, 3, 5), make(torch.float32, 4, 5)
+    compare("aten::_trilinear", i1, i2, i3, [1, 3], [0], [1, 2], [2, 3], rtol=1e-5)

@@ -3,8 +3,8 @@ import torch
 from checks import FLOATS, HALVES, check_against, compare_but, compare_exactly_rounded, make
 from harness import flat_results, overload
 
-# The halves' CPU kernels keep statistics in the half type, and the meta kernels (CUDA's convention) in float32; they are
-# compared with float64.
+# The halves' CPU kernels keep statistics in the half type, and the meta kernels (CUDA's convention) in float32; they
+# are compared with float64.
 
 
 def check_norm(name, *args, rtol=None, atol=None, skip=()):
@@ -17,9 +17,11 @@ def check_norm(name, *args, rtol=None, atol=None, skip=()):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_layer_norm_and_its_backward_equal_the_cpus(dtype):
     dense, strided = make(dtype, 3, 7, 5), make(dtype, 7, 3, 5).transpose(0, 1)
-    for x, sizes in ((dense, [5]), (dense * 5 + 3, [7, 5]), (strided, [5]), (make(dtype, 0, 5), [5]), (make(dtype, 5), [5])):
+    for x, sizes in ((dense, [5]), (dense * 5 + 3, [7, 5]), (strided, [5]), (make(dtype, 0, 5), [5]),
+                     (make(dtype, 5), [5])):
         weight, bias, grad = make(dtype, *sizes), make(dtype, *sizes, seed=1), make(dtype, *x.shape, seed=2)
-        for w, b, mask in ((weight, bias, [True] * 3), (None, None, [True, False, False]), (weight, None, [False, True, False])):
+        for w, b, mask in ((weight, bias, [True] * 3), (None, None, [True, False, False]),
+                           (weight, None, [False, True, False])):
             check_norm("aten::native_layer_norm", x, sizes, w, b, 1e-5)
             _, mean, rstd = torch.native_layer_norm(x.float(), sizes, None, None, 1e-5)
             mean, rstd = mean.to(dtype), rstd.to(dtype)
@@ -53,8 +55,8 @@ def test_group_norm_and_its_backward_equal_the_cpus(dtype, sizes):
         check_norm("aten::native_group_norm", x, weight, weight, n, c, spatial, 3, 1e-5)
         _, mean, rstd = torch.native_group_norm(x.float(), None, None, n, c, spatial, 3, 1e-5)
         mask = [True, weight is not None, weight is not None]
-        check_norm("aten::native_group_norm_backward", grad, x, mean.to(dtype), rstd.to(dtype), weight, n, c, spatial, 3, mask,
-                   rtol=1e-4)
+        check_norm("aten::native_group_norm_backward", grad, x, mean.to(dtype), rstd.to(dtype), weight, n, c, spatial,
+                   3, mask, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -70,13 +72,15 @@ def test_batch_norm_updates_the_running_statistics_and_its_backward_equals_the_c
                        skip=() if training else (1, 2))
             _, m, r, *_ = overload("aten::_native_batch_norm_legit_functional")(
                 x.float(), weight, weight, mean, var, training, 0.1, 1e-5)
-            check_norm("aten::native_batch_norm_backward", grad, x, weight, mean, var, m, r, training, 1e-5, mask, rtol=1e-4)
+            check_norm("aten::native_batch_norm_backward", grad, x, weight, mean, var, m, r, training, 1e-5, mask,
+                       rtol=1e-4)
     check_norm("aten::_native_batch_norm_legit.no_stats", x, None, None, True, 0.1, 1e-5)
     check_norm("aten::_native_batch_norm_legit_no_training", x, None, None, mean, var, 0.1, 1e-5, skip=(1, 2))
 
 
 def test_batch_norm_with_update_gives_what_the_functional_one_gives():
-    x, mean, var, w = make(torch.float32, 2, 6, 5), make(torch.float32, 6), torch.ones(6), make(torch.float32, 6, seed=1)
+    x, mean, var = make(torch.float32, 2, 6, 5), make(torch.float32, 6), torch.ones(6)
+    w = make(torch.float32, 6, seed=1)
     name = "aten::_batch_norm_with_update_functional"
     expected = flat_results(overload(name)(x, w, w, mean, var, 0.1, 1e-5))
     check_against(name, expected, x, w, w, mean, var, 0.1, 1e-5, rtol=1e-5, atol=1e-5)

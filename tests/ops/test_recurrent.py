@@ -55,4 +55,5 @@ def test_the_gru_cell_and_its_backward_equal_autograd(dtype, biased):
     grad = make(dtype, B, H, seed=2)
     wanted = [x, y, hx] + ([b1, b2] if biased else [])
     expected = rounded(torch.autograd.grad(hy, wanted, grad.float()), dtype)
-    check_against("aten::_thnn_fused_gru_cell_backward", expected, grad, workspace.detach().to(dtype), biased, **close(dtype))
+    check_against("aten::_thnn_fused_gru_cell_backward", expected, grad, workspace.detach().to(dtype), biased,
+                  **close(dtype))
