@@ -216,7 +216,7 @@ std::shared_ptr<const Layout> make_layout(const Stack &results) {
 }  // namespace
 
 pj_tensor_spec spec_of(ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  TORCH_CHECK(sizes.size() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", sizes.size());
+  check_rank(static_cast<int64_t>(sizes.size()));
   pj_tensor_spec spec{};
   spec.dtype = to_pj(type);
   spec.rank = static_cast<int>(sizes.size());
