@@ -6,14 +6,19 @@ import torch.nn.functional as F
 from compare import same
 
 LOWER = {
-    "linear": lambda x: F.linear(x, x), "matmul": lambda x: x @ x, "bmm": lambda x: torch.bmm(x[None], x[None]), "addmm": lambda x: torch.addmm(x, x, x),
-    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x), "conv2d": lambda x: F.conv2d(x[None, None], x[None, None, :2, :2]),
+    "linear": lambda x: F.linear(x, x), "matmul": lambda x: x @ x, "bmm": lambda x: torch.bmm(x[None], x[None]),
+    "addmm": lambda x: torch.addmm(x, x, x),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "conv2d": lambda x: F.conv2d(x[None, None], x[None, None, :2, :2]),
     "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
 }
 FLOAT32 = {
-    "softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1), "exp": lambda x: x.exp(), "log": lambda x: x.log(),
-    "sum": lambda x: x.sum(), "cumsum": lambda x: x.cumsum(0), "prod": lambda x: x.prod(0), "norm": lambda x: x.norm(), "pow": lambda x: x.pow(2),
-    "layer_norm": lambda x: F.layer_norm(x, (4,)), "mse_loss": lambda x: F.mse_loss(x, x + 1), "rsqrt": lambda x: x.rsqrt(),
+    "softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1), "exp": lambda x: x.exp(),
+    "log": lambda x: x.log(),
+    "sum": lambda x: x.sum(), "cumsum": lambda x: x.cumsum(0), "prod": lambda x: x.prod(0), "norm": lambda x: x.norm(),
+    "pow": lambda x: x.pow(2),
+    "layer_norm": lambda x: F.layer_norm(x, (4,)), "mse_loss": lambda x: F.mse_loss(x, x + 1),
+    "rsqrt": lambda x: x.rsqrt(),
     "cross_entropy": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2, 3], device=x.device)),
 }
 HALVES = pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
