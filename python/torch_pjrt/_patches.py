@@ -58,9 +58,9 @@ def _after_optimizer_step() -> None:
 
 
 def _backward_before_exit() -> None:
-    """A device's autograd thread frees a backward's Python objects after backward() returned, and waits for the GIL to do
-    so. When Python ends first, the thread is unwound out of a destructor and the process aborts (torch 2.13, engine.cpp,
-    Engine::thread_main). So the GIL is left to it for a moment."""
+    """A device's autograd thread frees a backward's Python objects after backward() returned, and waits for the GIL to
+    do so. When Python ends first, the thread is unwound out of a destructor and the process aborts (torch 2.13,
+    engine.cpp, Engine::thread_main). So the GIL is left to it for a moment."""
 
     def leave_the_gil() -> None:
         if _C.is_started():
