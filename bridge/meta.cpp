@@ -1,6 +1,8 @@
 // What comes out of an op: asked of PyTorch's own meta kernel, once a key.
 #include "kernel.h"
 
+#include <set>
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/record_function.h>
@@ -216,7 +218,7 @@ std::shared_ptr<const Layout> make_layout(const Stack &results) {
 }  // namespace
 
 pj_tensor_spec spec_of(ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  TORCH_CHECK(sizes.size() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", sizes.size());
+  check_rank(static_cast<int64_t>(sizes.size()));
   pj_tensor_spec spec{};
   spec.dtype = to_pj(type);
   spec.rank = static_cast<int>(sizes.size());
@@ -225,10 +227,26 @@ pj_tensor_spec spec_of(ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef
   return spec;
 }
 
+namespace {
+
+// Whether each of the twin's results is written into an argument of the same type.
+bool only_writes(const Run &run) {
+  if (!run.mutates || run.op.mutation->kind != Mutation::kInPlace) return false;
+  std::set<int> written;
+  for (int w = 0; w < run.op.mutation->write_count; ++w) written.insert(run.op.mutation->writes[w].result);
+  return written.size() == run.op.result_is_list.size();
+}
+
+}  // namespace
+
 std::optional<Meta> run_meta(Run &run) {
   Stack results;
   std::vector<IValue> arguments;
-  if (!call_meta(run, &results, &arguments)) return std::nullopt;
+  if (!call_meta(run, &results, &arguments)) {
+    // Of an op that only writes into its arguments, these say what the results are.
+    if (!only_writes(run)) return std::nullopt;
+    results.clear();
+  }
   drop_unwanted(run, &results);
   Meta meta{result_specs(run, results, arguments), nullptr};
   if (!run.mutates) meta.layout = make_layout(results);

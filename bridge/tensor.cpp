@@ -109,7 +109,7 @@ void check_options(const std::optional<c10::Layout> &layout, const std::optional
 }
 
 Tensor allocate(IntArrayRef sizes, IntArrayRef strides, ScalarType type, DeviceIndex index) {
-  TORCH_CHECK(sizes.size() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", sizes.size());
+  check_rank(static_cast<int64_t>(sizes.size()));
   pj_dtype dtype = to_pj(type);
   size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, pj_dtype_size(dtype));
   return make_tensor(pj_storage_create(device_at(index), nbytes), index, type, sizes, strides);
@@ -153,6 +153,7 @@ void read_bytes(const Tensor &tensor, void *data, size_t nbytes) {
 
 // A dense tensor with the values of a CPU tensor, in the order of its strides.
 Tensor from_host(const Tensor &host, DeviceIndex index) {
+  check_rank(host.dim());
   auto strides = dense_strides(host);
   Tensor dense = host;
   if (!host.is_non_overlapping_and_dense() || math_bits(host)) {

@@ -348,6 +348,7 @@ class set_fallback:
 
     def __init__(self, mode: str):
         self.before = _C.set_fallback(mode)
+        _plugin.fallback_chosen = True
 
     def __enter__(self):
         return self

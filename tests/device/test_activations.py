@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from compare import ROUNDING, same
 
 ACTIVATIONS = {
-    "gelu": F.gelu, "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "mish": F.mish, "elu": F.elu,
+    "gelu": F.gelu, "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "mish": F.mish,
+    "elu": F.elu,
     "celu": F.celu, "selu": F.selu, "softplus": F.softplus, "softplus with beta": lambda x: F.softplus(x, 2.0, 5.0),
     "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
     "logsigmoid": F.logsigmoid, "tanhshrink": F.tanhshrink, "softshrink": F.softshrink, "hardshrink": F.hardshrink,
@@ -37,14 +38,16 @@ def test_values_and_gradients_are_the_cpus_without_a_fallback(name, dtype, nativ
 
 @each_activation
 def test_far_and_special_values_are_the_cpus(name, native):
-    x = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 200.0, -200.0, 1e30, -1e30, math.inf, -math.inf, math.nan, 1.0])
+    x = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 200.0, -200.0, 1e30, -1e30, math.inf, -math.inf, math.nan,
+                      1.0])
     x = x[:, None].repeat(1, 2)
     if name == "gelu":
         x = x[~x.isposinf()].view(-1, 2)  # the CPU's vectors give inf * (1 + erf(inf)) = NaN there
     same(ACTIVATIONS[name](x.to("tpu")), ACTIVATIONS[name](x), **ROUNDING)
 
 
-@pytest.mark.parametrize("name", ["relu_", "elu_", "celu_", "selu_", "leaky_relu_", "hardtanh_", "threshold_", "rrelu_"])
+@pytest.mark.parametrize("name",
+                         ["relu_", "elu_", "celu_", "selu_", "leaky_relu_", "hardtanh_", "threshold_", "rrelu_"])
 def test_an_activation_in_place_writes_its_argument(name, native):
     def program(device):
         x = torch.linspace(-2, 2, 24).reshape(4, 6).to(device)

@@ -40,7 +40,8 @@ def overlapping_writes(d):
     y[:, 2] = torch.tensor([1.0, 2.0, 3.0, 4.0], device=d)
     y[[0, 3], [4, 1]] += 5
     y[torch.tensor([True, False, True, False], device=d)] *= 2
-    y.index_put_((torch.tensor([1, 1, 2], device=d), torch.tensor([0, 0, 3], device=d)), torch.ones(3, device=d), accumulate=True)
+    y.index_put_((torch.tensor([1, 1, 2], device=d), torch.tensor([0, 0, 3], device=d)), torch.ones(3, device=d),
+                 accumulate=True)
     y[1:3, ::2][:, 1:] -= y[:2, :2]
     return x, y
 
@@ -65,7 +66,8 @@ def dtype_views(d):
     halves[2:6] = 7
     bits = torch.tensor([1.0, -2.0, 0.5], device=d).view(torch.int32)
     bits.bitwise_xor_(torch.tensor(-2**31, dtype=torch.int32, device=d))
-    return x, halves, x.view(torch.uint8), x.view(3, 4).view(torch.int64), bits.view(torch.float32), x.view(torch.uint8).view(torch.int32)
+    floats, there_and_back = bits.view(torch.float32), x.view(torch.uint8).view(torch.int32)
+    return x, halves, x.view(torch.uint8), x.view(3, 4).view(torch.int64), floats, there_and_back
 
 
 def complex_views(d):
@@ -112,7 +114,8 @@ def resizing(d):
 
 def clones_are_apart(d):
     x = counting(d, 4, 3)
-    clones = [x.clone(), x.t().contiguous(), x.contiguous().clone(), x.detach().clone(), x.to(torch.float32, copy=True), x.reshape(12).clone()]
+    clones = [x.clone(), x.t().contiguous(), x.contiguous().clone(), x.detach().clone(), x.to(torch.float32, copy=True),
+              x.reshape(12).clone()]
     x.zero_()
     clones[0][1] = -1
     return x, clones
@@ -127,7 +130,8 @@ def loops_of_writes(d):
     return x
 
 
-PROGRAMS = [views_of_views, older_views, overlapping_writes, slice_then_reduce, strided_windows, dtype_views, complex_views, out_arguments,
+PROGRAMS = [views_of_views, older_views, overlapping_writes, slice_then_reduce, strided_windows, dtype_views,
+            complex_views, out_arguments,
             setting_and_swapping, resizing, clones_are_apart, loops_of_writes]
 
 
@@ -137,8 +141,10 @@ def test_every_view_sees_every_write(program):
 
 
 @pytest.mark.parametrize("write", [
-    lambda d: torch.zeros(1, device=d).expand(3).add_(1), lambda d: torch.zeros(2, 1, device=d).expand(2, 3).mul_(torch.ones(3, device=d)),
-    lambda d: torch.add(torch.ones(3, device=d), 1, out=torch.zeros(1, device=d).expand(3)), lambda d: torch.zeros(3, 1, device=d).expand(3, 2).exp_()])
+    lambda d: torch.zeros(1, device=d).expand(3).add_(1),
+    lambda d: torch.zeros(2, 1, device=d).expand(2, 3).mul_(torch.ones(3, device=d)),
+    lambda d: torch.add(torch.ones(3, device=d), 1, out=torch.zeros(1, device=d).expand(3)),
+    lambda d: torch.zeros(3, 1, device=d).expand(3, 2).exp_()])
 def test_a_write_to_elements_that_share_memory_is_refused(write):
     for device in ("cpu", "tpu"):
         with pytest.raises(RuntimeError, match="single memory location"):
@@ -147,8 +153,10 @@ def test_a_write_to_elements_that_share_memory_is_refused(write):
 
 @pytest.mark.parametrize("write, expected", [
     (lambda x: x[1:].copy_(x[:-1]), [0, 0, 1, 2, 3, 4]), (lambda x: x[:-1].copy_(x[1:]), [1, 2, 3, 4, 5, 5]),
-    (lambda x: x[1:].mul_(x[:-1]), [0, 0, 2, 6, 12, 20]), (lambda x: torch.add(x[:-1], 1, out=x[1:]), [0, 1, 2, 3, 4, 5]),
-    (lambda x: x[::2].sub_(x[:3]), [0, 1, 1, 3, 2, 5]), (lambda x: x.view(2, 3).copy_(x.view(3, 2).t()), [0, 2, 4, 1, 3, 5])])
+    (lambda x: x[1:].mul_(x[:-1]), [0, 0, 2, 6, 12, 20]),
+    (lambda x: torch.add(x[:-1], 1, out=x[1:]), [0, 1, 2, 3, 4, 5]),
+    (lambda x: x[::2].sub_(x[:3]), [0, 1, 1, 3, 2, 5]),
+    (lambda x: x.view(2, 3).copy_(x.view(3, 2).t()), [0, 2, 4, 1, 3, 5])])
 def test_a_write_reads_what_was_there_before_where_it_overlaps(write, expected):
     """The CPU refuses some of these and leaves the others to chance."""
     x = torch.arange(6.0, device="tpu")
@@ -157,9 +165,12 @@ def test_a_write_reads_what_was_there_before_where_it_overlaps(write, expected):
 
 
 @pytest.mark.parametrize("view", [
-    lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x.unsqueeze(1).expand(-1, 3, -1), lambda x: x.view(-1)[3:], lambda x: x.narrow(1, 2, 3),
-    lambda x: x.diagonal(1), lambda x: x.unfold(1, 3, 2), lambda x: x.view(2, 2, 6).movedim(0, -1), lambda x: x.as_strided((2, 3), (1, 5), 2),
-    lambda x: x.view(torch.int32), lambda x: x.detach(), lambda x: x.chunk(2, 1)[1], lambda x: x.split(3)[1], lambda x: x.unbind(1)[4]])
+    lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x.unsqueeze(1).expand(-1, 3, -1), lambda x: x.view(-1)[3:],
+    lambda x: x.narrow(1, 2, 3),
+    lambda x: x.diagonal(1), lambda x: x.unfold(1, 3, 2), lambda x: x.view(2, 2, 6).movedim(0, -1),
+    lambda x: x.as_strided((2, 3), (1, 5), 2),
+    lambda x: x.view(torch.int32), lambda x: x.detach(), lambda x: x.chunk(2, 1)[1], lambda x: x.split(3)[1],
+    lambda x: x.unbind(1)[4]])
 def test_a_view_has_the_cpus_geometry_and_shares_the_storage(view):
     base = torch.randn(4, 6)
     x = base.to("tpu")
@@ -181,7 +192,8 @@ def test_channels_last_keeps_strides_and_values(rank):
         x = image.to(device).to(memory_format=layout)
         model = nn.Sequential(conv, norm, nn.ReLU()).to(device).to(memory_format=layout)
         y = model(x)
-        return x, y, torch.empty_like(y).fill_(1), y + 1, y.clone(), y.contiguous(), torch.cat([y, y]), (y * y)[:, 1:], y.to(torch.bfloat16)
+        made = torch.empty_like(y).fill_(1), y + 1, y.clone(), y.contiguous(), torch.cat([y, y]), (y * y)[:, 1:]
+        return x, y, *made, y.to(torch.bfloat16)
 
     expected = program("cpu")
     results = program("tpu")
@@ -194,7 +206,8 @@ def test_an_alias_made_by_detach_or_data_bumps_the_version_as_on_the_cpu():
     def program(device):
         x = torch.ones(3, device=device)
         versions = [x._version]
-        for write in (lambda: x.add_(1), lambda: x[1:].zero_(), lambda: x.detach().mul_(2), lambda: x.data.mul_(2), lambda: x.copy_(x)):
+        for write in (lambda: x.add_(1), lambda: x[1:].zero_(), lambda: x.detach().mul_(2), lambda: x.data.mul_(2),
+                      lambda: x.copy_(x)):
             write()
             versions.append(x._version)
         return versions

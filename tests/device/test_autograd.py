@@ -128,7 +128,8 @@ def transforms(d):
     def f(w, row):
         return (row * w).sin().sum()
 
-    return (torch.func.vmap(torch.func.grad(f), (None, 0))(w, x), torch.func.hessian(f)(w, x[0]), torch.func.jvp(f, (w, x[1]), (w, x[2])),
+    return (torch.func.vmap(torch.func.grad(f), (None, 0))(w, x), torch.func.hessian(f)(w, x[0]),
+            torch.func.jvp(f, (w, x[1]), (w, x[2])),
             torch.func.jacrev(lambda w: x @ w)(w))
 
 

@@ -20,14 +20,17 @@ def the_next_op_works():
     lambda d: torch.mul(t(d, 5, 2), t(d, 3)), lambda d: t(d, 4, 3).view(5, -1), lambda d: t(d, 4, 3).t().view(12),
     lambda d: torch.cat([t(d, 2, 3), t(d, 3, 2)]), lambda d: torch.stack([t(d, 2), t(d, 3)]), lambda d: torch.cat([]),
     lambda d: t(d, 2, 2).transpose(-3, 0), lambda d: t(d, 2, 2).sum(2), lambda d: t(d, 2, 2).log_softmax(-3),
-    lambda d: F.linear(t(d, 3, 5), t(d, 4, 6)), lambda d: t(d, 2).mul_(t(d, 3, 2)), lambda d: t(d, 2, dtype=torch.int32).div_(2),
+    lambda d: F.linear(t(d, 3, 5), t(d, 4, 6)), lambda d: t(d, 2).mul_(t(d, 3, 2)),
+    lambda d: t(d, 2, dtype=torch.int32).div_(2),
     lambda d: t(d, 2, dtype=torch.bool).sub_(t(d, 2, dtype=torch.bool)),
     lambda d: F.conv1d(t(d, 1, 4, 9), t(d, 2, 3, 3)), lambda d: F.conv2d(t(d, 1, 2, 3, 3), t(d, 2, 2, 5, 5)),
     lambda d: F.max_pool2d(t(d, 1, 1, 4, 4), 3, padding=2), lambda d: torch.linalg.cholesky(t(d, 3, 2)),
     lambda d: torch.linalg.solve(t(d, 3, 3), t(d, 4)), lambda d: t(d, 3).item(), lambda d: bool(t(d, 2)),
-    lambda d: t(d, 2, 3).expand(4, 3), lambda d: t(d, 2, 3).squeeze(0).unsqueeze(5), lambda d: t(d, 5)[7], lambda d: t(d, 5)[1, 1],
+    lambda d: t(d, 2, 3).expand(4, 3), lambda d: t(d, 2, 3).squeeze(0).unsqueeze(5), lambda d: t(d, 5)[7],
+    lambda d: t(d, 5)[1, 1],
     lambda d: t(d, 5).split([2, 2]), lambda d: t(d, 0).max(), lambda d: t(d, 0, 3).argmin(0), lambda d: t(d, 3).topk(4),
-    lambda d: torch.gather(t(d, 3), 0, t(d, 2, dtype=torch.int32).float()), lambda d: t(d, 2, 2).index_select(2, t(d, 1, dtype=torch.int64)),
+    lambda d: torch.gather(t(d, 3), 0, t(d, 2, dtype=torch.int32).float()),
+    lambda d: t(d, 2, 2).index_select(2, t(d, 1, dtype=torch.int64)),
     lambda d: F.layer_norm(t(d, 2, 3), (4,)), lambda d: F.batch_norm(t(d, 1, 3), None, None, training=True),
     lambda d: F.cross_entropy(t(d, 2, 3), t(d, 4, dtype=torch.int64)), lambda d: F.embedding(t(d, 2), t(d, 3, 3)),
     lambda d: torch.arange(0, 5, 0, device=d), lambda d: F.dropout(t(d, 2), 1.5),
@@ -42,13 +45,26 @@ def test_a_bad_call_raises_what_the_cpu_raises(call):
 
 
 @pytest.mark.parametrize("write", [
-    lambda d: t(d, 2, dtype=torch.int64).add_(1.5), lambda d: t(d, 2, dtype=torch.int64).div_(2), lambda d: t(d, 2, dtype=torch.int64).pow_(0.5),
-    lambda d: t(d, 2, dtype=torch.int64).clamp_(0.5), lambda d: t(d, 2, dtype=torch.int32).exp_(), lambda d: t(d, 2, dtype=torch.bool).add_(2),
-    lambda d: torch.add(t(d, 2), 1.5, out=t(d, 2, dtype=torch.int64)), lambda d: t(d, 2, dtype=torch.int64).sub_(t(d, 2)),
-    lambda d: t(d, 2, dtype=torch.int64).mul_(1.5), lambda d: t(d, 2, dtype=torch.int64).mul_(t(d, 2)), lambda d: t(d, 2).mul_(1j),
-    lambda d: t(d, 2, dtype=torch.bool).mul_(t(d, 2)), lambda d: t(d, 2, dtype=torch.int64).addcmul_(t(d, 2), t(d, 2)),
-    lambda d: torch._foreach_mul_([t(d, 2, dtype=torch.int64)], 1.5), lambda d: t(d, 2, dtype=torch.int64).index_add_(0, t(d, 1, dtype=torch.int64), t(d, 1))])
+    lambda d: t(d, 2, dtype=torch.int64).add_(1.5), lambda d: t(d, 2, dtype=torch.int64).div_(2),
+    lambda d: t(d, 2, dtype=torch.int64).pow_(0.5),
+    lambda d: t(d, 2, dtype=torch.int64).clamp_(0.5), lambda d: t(d, 2, dtype=torch.int32).exp_(),
+    lambda d: t(d, 2, dtype=torch.bool).add_(2),
+    lambda d: torch.add(t(d, 2), 1.5, out=t(d, 2, dtype=torch.int64)),
+    lambda d: t(d, 2, dtype=torch.int64).sub_(t(d, 2))])
 def test_a_write_that_would_lose_the_results_type_is_refused_as_on_the_cpu(write):
+    for device in ("cpu", "tpu"):
+        with pytest.raises(RuntimeError):
+            write(device)
+
+
+@pytest.mark.parametrize("write", [
+    lambda d: t(d, 2, dtype=torch.int64).mul_(1.5), lambda d: t(d, 2, dtype=torch.int64).mul_(t(d, 2)),
+    lambda d: t(d, 2).mul_(1j),
+    lambda d: t(d, 2, dtype=torch.bool).mul_(t(d, 2)), lambda d: t(d, 2, dtype=torch.int64).addcmul_(t(d, 2), t(d, 2)),
+    lambda d: torch._foreach_mul_([t(d, 2, dtype=torch.int64)], 1.5),
+    lambda d: t(d, 2, dtype=torch.int64).index_add_(0, t(d, 1, dtype=torch.int64), t(d, 1))],
+    ids=["mul_ number", "mul_", "mul_ complex", "mul_ bool", "addcmul_", "_foreach_mul_", "index_add_"])
+def test_a_product_that_would_lose_its_type_is_refused_as_on_the_cpu(write):
     for device in ("cpu", "tpu"):
         with pytest.raises(RuntimeError):
             write(device)
@@ -77,13 +93,17 @@ def test_a_cpu_scalar_joins_an_op_of_the_device():
 
 
 OUT_OF_RANGE = {
-    "cross_entropy": lambda i: F.cross_entropy(t("tpu", 3, 5), i + 3), "nll_loss": lambda i: F.nll_loss(t("tpu", 3, 5), i + 3),
+    "cross_entropy": lambda i: F.cross_entropy(t("tpu", 3, 5), i + 3),
+    "nll_loss": lambda i: F.nll_loss(t("tpu", 3, 5), i + 3),
     "embedding": lambda i: F.embedding(i, t("tpu", 2, 4)), "index": lambda i: t("tpu", 2)[i],
     "index of two": lambda i: t("tpu", 9, 2)[i, i], "index_put": lambda i: t("tpu", 2).index_put_((i,), t("tpu", 3)),
     "gather": lambda i: torch.gather(t("tpu", 2), 0, i), "scatter": lambda i: t("tpu", 2).scatter_(0, i, 1.0),
-    "scatter_add": lambda i: t("tpu", 2).scatter_add_(0, i, t("tpu", 3)), "take": lambda i: torch.take(t("tpu", 1, 2), i),
-    "index_select": lambda i: torch.index_select(t("tpu", 2), 0, i), "index_add": lambda i: t("tpu", 2).index_add_(0, i, t("tpu", 3)),
-    "index_copy": lambda i: t("tpu", 2).index_copy_(0, i, t("tpu", 3)), "below zero": lambda i: torch.gather(t("tpu", 2), 0, i - 5),
+    "scatter_add": lambda i: t("tpu", 2).scatter_add_(0, i, t("tpu", 3)),
+    "take": lambda i: torch.take(t("tpu", 1, 2), i),
+    "index_select": lambda i: torch.index_select(t("tpu", 2), 0, i),
+    "index_add": lambda i: t("tpu", 2).index_add_(0, i, t("tpu", 3)),
+    "index_copy": lambda i: t("tpu", 2).index_copy_(0, i, t("tpu", 3)),
+    "below zero": lambda i: torch.gather(t("tpu", 2), 0, i - 5),
 }
 
 

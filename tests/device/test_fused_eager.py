@@ -7,7 +7,8 @@ import test_scaled_dot_product_attention
 import torch
 from compare import ROUNDING, counted, like_cpu, same
 
-PROGRAMS = [*test_aliasing.PROGRAMS, *test_autograd.PROGRAMS, *test_optimizers.PROGRAMS, *test_scaled_dot_product_attention.PROGRAMS]
+PROGRAMS = [*test_aliasing.PROGRAMS, *test_autograd.PROGRAMS, *test_optimizers.PROGRAMS,
+            *test_scaled_dot_product_attention.PROGRAMS]
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 
 

@@ -5,6 +5,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from compare import same
 
+TURN = [[[0.8, 0.3, 0.1], [-0.2, 1.1, 0.2]]]
 OPS = {
     "unfold": lambda x: F.unfold(x, (3, 2), dilation=(1, 2), padding=1, stride=2),
     "fold": lambda x: F.fold(x.flatten(2).repeat(1, 1, 2)[..., :24], (5, 7), (2, 2)) if x.shape[1] % 4 == 0 else x,
@@ -24,14 +25,19 @@ OPS = {
     "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
     "max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1, dilation=1, ceil_mode=True),
     "lp_pool2d": lambda x: F.lp_pool2d(x, 2.0, 2),
-    "grid_sample": lambda x: F.grid_sample(x, F.affine_grid(x.new_tensor([[[0.8, 0.3, 0.1], [-0.2, 1.1, 0.2]]]).expand(len(x), 2, 3),
-                                                            [len(x), 1, 5, 4], align_corners=False), align_corners=False),
-    "grid_sample, border": lambda x: F.grid_sample(x, x.new_full((len(x), 3, 2, 2), 0.9), mode="bicubic", padding_mode="border",
+    "grid_sample": lambda x: F.grid_sample(x,
+                                           F.affine_grid(x.new_tensor(TURN).expand(len(x), 2, 3),
+                                                            [len(x), 1, 5, 4], align_corners=False),
+                                                            align_corners=False),
+    "grid_sample, border": lambda x: F.grid_sample(x, x.new_full((len(x), 3, 2, 2), 0.9), mode="bicubic",
+                                                   padding_mode="border",
                                                    align_corners=True),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2), "pixel_unshuffle": lambda x: F.pixel_unshuffle(x[..., :6, :], 2),
     "channel_shuffle": lambda x: F.channel_shuffle(x, 2), "tensor.unfold": lambda x: x.unfold(2, 3, 2).unfold(3, 2, 3),
-    "conv2d": lambda x: F.conv2d(x, x.new_ones(6, 2, 3, 2) / 3, x.new_ones(6), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
-    "conv_transpose2d": lambda x: F.conv_transpose2d(x, x.new_ones(4, 3, 3, 2) / 3, stride=2, padding=1, output_padding=1),
+    "conv2d": lambda x: F.conv2d(x, x.new_ones(6, 2, 3, 2) / 3, x.new_ones(6), stride=(2, 1), padding=(1, 2),
+                                 dilation=(1, 2), groups=2),
+    "conv_transpose2d": lambda x: F.conv_transpose2d(x, x.new_ones(4, 3, 3, 2) / 3, stride=2, padding=1,
+                                                     output_padding=1),
     "local_response_norm": lambda x: F.local_response_norm(x, 3), "group_norm": lambda x: F.group_norm(x, 2),
     "instance_norm": lambda x: F.instance_norm(x), "flips": lambda x: x.flip(-1).rot90(1, (2, 3)).roll((1, -2), (2, 3)),
     "normalize": lambda x: F.normalize(x, dim=1),

@@ -6,9 +6,11 @@ import torch
 from child import run
 from compare import counted
 
-COUNTERS = {"compiles", "compile_ms", "worker_failures", "cache_loads", "executions", "host_reads", "bytes_to_device", "bytes_to_host",
+COUNTERS = {"compiles", "compile_ms", "worker_failures", "cache_loads", "executions", "host_reads", "bytes_to_device",
+            "bytes_to_host",
             "donations", "fallback_calls", "decompositions", "queue_cuts"}
-ROW = {"op": str, "shapes": list, "dtypes": list, "line": str, "reason": str, "compile_ms": float, "from": str, "temp_bytes": int}
+ROW = {"op": str, "shapes": list, "dtypes": list, "line": str, "reason": str, "compile_ms": float, "from": str,
+       "temp_bytes": int}
 
 
 def test_counters_have_their_names_and_start_again_at_zero():
@@ -16,7 +18,8 @@ def test_counters_have_their_names_and_start_again_at_zero():
     x = torch.ones(3).to("tpu") + 1
     x.cpu()
     before = torch.tpu.counters()
-    assert before["executions"] == 1 and before["host_reads"] == 1 and before["compiles"] + before["cache_loads"] == 1, before
+    assert before["executions"] == 1 and before["host_reads"] == 1, before
+    assert before["compiles"] + before["cache_loads"] == 1, before
     assert before["bytes_to_device"] == before["bytes_to_host"] == 12, before
     torch.tpu.reset_counters()
     after = torch.tpu.counters()
@@ -28,9 +31,12 @@ def test_counters_have_their_names_and_start_again_at_zero():
 
 @pytest.mark.parametrize("work, counts", [
     (lambda x: x + 1, dict(executions=1, host_reads=0, bytes_to_device=0)), (lambda x: x.t()[1:], dict(executions=0)),
-    (lambda x: x.clone().contiguous(), dict(executions=0)), (lambda x: x.cpu(), dict(executions=0, host_reads=1, bytes_to_host=96)),
-    (lambda x: x[1, 1].item(), dict(host_reads=1)), (lambda x: torch.ones(5, 5).to("tpu"), dict(bytes_to_device=100, executions=0)),
-    (lambda x: (x + 1).mul_(2), dict(executions=2, donations=1)), (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
+    (lambda x: x.clone().contiguous(), dict(executions=0)),
+    (lambda x: x.cpu(), dict(executions=0, host_reads=1, bytes_to_host=96)),
+    (lambda x: x[1, 1].item(), dict(host_reads=1)),
+    (lambda x: torch.ones(5, 5).to("tpu"), dict(bytes_to_device=100, executions=0)),
+    (lambda x: x.repeat(200, 200).mul_(2), dict(executions=2, donations=1)),
+    (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
     (lambda x: x * 3.5, dict(executions=1, bytes_to_device=0))])
 def test_work_is_counted(work, counts):
     x = torch.ones(4, 6).to("tpu")
@@ -50,7 +56,7 @@ def test_every_program_is_a_row_with_the_callers_line():
     assert rows
     for row in rows:
         assert {name: type(value) for name, value in row.items()} == ROW
-        assert row["line"].startswith("test_introspection.py:") and row["compile_ms"] > 0 and row["from"] in ("compiler", "disk")
+        assert "test_introspection.py:" in row["line"] and row["compile_ms"] > 0 and row["from"] in ("compiler", "disk")
         assert len(row["shapes"]) == len(row["dtypes"]) and row["temp_bytes"] >= -1
     assert any((3, 211) in row["shapes"] and "f32" in row["dtypes"] for row in rows)
 
@@ -95,7 +101,7 @@ def test_the_eager_mode_is_told_and_a_wrong_one_refused():
         torch.tpu.set_eager_mode("fused", length=3)
         assert torch.tpu.get_eager_mode() == "fused"
         x = torch.ones(3).to("tpu")
-        found = counted(lambda: x.add(1).mul(2).add(3).mul(4))
+        found = counted(lambda: x.add(1).mul(2).add(3).mul(4).cpu())
         assert found["executions"] == 2 and found["queue_cuts"] >= 1
     finally:
         torch.tpu.set_eager_mode("strict")
@@ -111,4 +117,5 @@ def test_the_device_tells_what_it_is():
     properties = torch.tpu.get_device_properties()
     assert properties.name == torch.tpu.get_device_name() and properties.platform and properties.total_memory > 0
     x = torch.ones(2, device="tpu")
-    assert x.is_tpu and x.tpu().data_ptr() == x.data_ptr() and torch.ones(2).tpu().device.type == "tpu" and not torch.ones(2).is_tpu
+    assert x.is_tpu and x.tpu().data_ptr() == x.data_ptr()
+    assert torch.ones(2).tpu().device.type == "tpu" and not torch.ones(2).is_tpu

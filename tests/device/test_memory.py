@@ -105,8 +105,11 @@ def test_host_memory_stays_flat_over_many_transfers():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KiB, of 24,000 that went each way
 
 
-@pytest.mark.parametrize("move", [lambda x: x.to("tpu"), lambda x: x.to("tpu", non_blocking=True), lambda x: x.pin_memory().to("tpu", non_blocking=True),
-                                  lambda x: torch.empty_like(x, device="tpu").copy_(x, non_blocking=True), lambda x: x.double().to("tpu").float(),
+@pytest.mark.parametrize("move",
+                         [lambda x: x.to("tpu"), lambda x: x.to("tpu", non_blocking=True),
+                          lambda x: x.pin_memory().to("tpu", non_blocking=True),
+                                  lambda x: torch.empty_like(x, device="tpu").copy_(x, non_blocking=True),
+                                  lambda x: x.double().to("tpu").float(),
                                   lambda x: x.reshape(100, -1).t().to("tpu").t().reshape(-1)])
 def test_a_host_tensor_may_change_right_after_it_was_copied(move):
     for size in (10, 100, 200_000):
@@ -126,7 +129,9 @@ def test_a_host_tensor_that_was_read_is_apart_from_the_device():
     assert not x.any()
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint16, torch.int64, torch.bfloat16, torch.float64, torch.complex128,
+@pytest.mark.parametrize("dtype",
+                         [torch.bool, torch.int8, torch.uint16, torch.int64, torch.bfloat16, torch.float64,
+                          torch.complex128,
                                    torch.float8_e4m3fn], ids=str)
 def test_every_type_and_layout_crosses_unchanged(dtype):
     x = torch.randint(0, 2, (4, 6, 5)).to(dtype)
@@ -137,7 +142,8 @@ def test_every_type_and_layout_crosses_unchanged(dtype):
         assert torch.equal(back.float() if dtype.itemsize == 1 else back, view.float() if dtype.itemsize == 1 else view)
         target = torch.zeros(view.shape, dtype=dtype)
         target.copy_(y)
-        assert torch.equal(target.float() if dtype.itemsize == 1 else target, back.float() if dtype.itemsize == 1 else back)
+        assert torch.equal(target.float() if dtype.itemsize == 1 else target,
+                           back.float() if dtype.itemsize == 1 else back)
 
 
 def test_a_limit_turns_into_an_out_of_memory_error(base):

