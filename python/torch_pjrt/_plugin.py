@@ -1,8 +1,10 @@
 """Which PJRT plugin to load, and the start of the runtime on first use."""
+import atexit
 import os
 import pathlib
 import sys
 import threading
+import time
 
 from torch_pjrt import _C, _env
 
@@ -68,6 +70,29 @@ def _client_options(path: str) -> dict:
     return {"cpu_device_count": _env.get("TORCH_PJRT_CPU_DEVICES")} if platform == "cpu" else {}
 
 
+def _backward_threads_sleep() -> bool:
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+        if name.startswith("pt_autograd") and rest.split()[0] != "S":
+            return False
+    return True
+
+
+def _settle_backward() -> None:
+    """At exit, before the interpreter goes: waits until PyTorch's backward threads have dropped what they hold of Python.
+
+    The device's thread may drop a pass's last references (to the caller's contextvars, to gradients) after backward() has
+    returned, and needs the GIL for it; without an interpreter it aborts the process (torch 2.13, Engine::thread_main).
+    """
+    end, calm = time.monotonic() + 5, 0
+    while calm < 2 and time.monotonic() < end:
+        time.sleep(0.001)  # without the GIL, which they may be waiting for
+        try:
+            calm = calm + 1 if _backward_threads_sleep() else 0
+        except OSError:  # a thread ended meanwhile
+            calm = 0
+
+
 def start() -> None:
     """Starts the runtime, once per process."""
     with _lock:
@@ -85,6 +110,7 @@ def start() -> None:
                  worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"), queue_length=_env.get("TORCH_PJRT_QUEUE"))
         if not fallback_chosen:
             _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
+        atexit.register(_settle_backward)
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
         for call in after_start:
             call()

@@ -104,6 +104,14 @@ def test_backward_runs_on_its_own_thread_with_hooks_that_use_the_device_or_raise
     """)
 
 
+def test_a_program_that_ends_with_a_backward_pass_ends_well():
+    for _ in range(4):
+        run("""
+        w = torch.ones(4, device="tpu", requires_grad=True)
+        (w * w).sum().backward()
+        """)
+
+
 def test_first_use_on_many_threads_starts_the_runtime_once():
     run("""
     import threading
