@@ -55,6 +55,7 @@ c10::DeviceAllocator *allocator();
 
 pj_dtype to_pj(c10::ScalarType type);      // TypeError for a type that the device does not have
 c10::ScalarType to_torch(pj_dtype dtype);
+void check_rank(int64_t rank);             // RuntimeError for more dimensions than PJ_MAX_RANK
 
 // The core's storage behind a StorageImpl of ours; *out_offset is the byte offset of the StorageImpl's first byte in it
 // (not 0 only for a foreign StorageImpl made over one of our addresses, as pickle does).

@@ -201,6 +201,10 @@ pj_dtype to_pj(c10::ScalarType type) {
 
 c10::ScalarType to_torch(pj_dtype dtype) { return kToTorch[dtype]; }
 
+void check_rank(int64_t rank) {
+  TORCH_CHECK(rank <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", rank);
+}
+
 // ---- storages and tensors -------------------------------------------------------------------------------------------
 
 namespace {

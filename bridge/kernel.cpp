@@ -3,6 +3,7 @@
 // own composite, PyTorch's decomposition, or the CPU, in that order.
 #include "kernel.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/nonzero.h>
 
@@ -232,7 +233,29 @@ bool for_another_device(Run &run) {
   if (device.isNone()) return false;
   if (device.toDevice().type() != c10::DeviceType::PrivateUse1) return true;
   run.index = device.toDevice().index() == -1 ? current_device() : device.toDevice().index();
+  device_at(run.index);  // throws where there is none
   return false;
+}
+
+// Results are computed from values as they were, so overlap could do no harm here; but a program that PyTorch refuses on the
+// CPU is refused here too.
+void check_overlap(Run &run) {
+  const Mutation *mutation = run.op.mutation;
+  for (int w = 0; w < mutation->write_count; ++w) {
+    auto written = static_cast<size_t>(mutation->writes[w].argument);
+    if (!run.argument(written).isTensor()) continue;
+    const Tensor target = run.argument(written).toTensor();
+    if (!target.defined() || !target.has_storage()) continue;
+    at::assert_no_internal_overlap(target);
+    for (const Argument &argument : run.op.arguments) {
+      if (argument.kind != Kind::kTensor || argument.source < 0 || argument.source == static_cast<int>(written)) continue;
+      const IValue &value = run.argument(static_cast<size_t>(argument.source));
+      if (!value.isTensor()) continue;
+      const Tensor &other = value.toTensor();
+      if (other.defined() && other.has_storage() && other.storage().is_alias_of(target.storage()))
+        at::assert_no_partial_overlap(target, other);
+    }
+  }
 }
 
 void run_composite(Run &run) {
@@ -259,6 +282,7 @@ void write_call(Run &run, pj_call *call) {
   writer.index = run.index;
   const Mutation *mutation = run.op.mutation;
   if (run.mutates) {
+    check_overlap(run);
     call->hold = true;
     prepare_base_write(run, call);
   }
@@ -377,6 +401,7 @@ void run_op(Op &op, Stack *stack) {
     run_composite(run);
     return;
   }
+  if (C10_UNLIKELY(op.number_rule != nullptr)) check_numbers(run);
   if (!op.supported) {
     run_on_cpu(op, stack);
     return;

@@ -55,6 +55,13 @@ constexpr uint32_t PJ_OP_RANDOM = 1, PJ_OP_WRITES = 2;
 // undefined tensor or a number.
 using Layout = std::vector<std::optional<c10::IValue>>;
 
+struct NumberRule {
+  enum class Demand;
+  const char *op;
+  size_t argument;
+  Demand demand;
+};
+
 struct Op {
   explicit Op(const c10::OperatorHandle &handle);
   void resolve();  // what the core knows of it: on first use, as it needs the runtime
@@ -76,6 +83,8 @@ struct Op {
   bool indices = false;              // argument 1 is a list of index tensors
   bool random = false;
   bool range = false;                // arange: its numbers say its length
+
+  const NumberRule *number_rule = nullptr;
 
   const std::string &twin_name() const { return twin_name_; }
   const pj_op *twin = nullptr;   // the functional overload: itself, if it does not mutate
@@ -130,6 +139,11 @@ class Writer {
   void number(const c10::Scalar &value, pj_dtype own, int weight);
   void scalar(const c10::Scalar &value, bool constant);
 };
+
+// ---- numbers.cpp ----------------------------------------------------------------------------------------------------
+
+const NumberRule *find_number_rule(const std::string &name);  // of an overload; nullptr: it takes any number
+void check_numbers(Run &run);  // of an op with a rule; throws what the CPU throws
 
 // ---- meta.cpp -------------------------------------------------------------------------------------------------------
 

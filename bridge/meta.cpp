@@ -1,6 +1,8 @@
 // What comes out of an op: asked of PyTorch's own meta kernel, once a key.
 #include "kernel.h"
 
+#include <set>
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/record_function.h>
@@ -53,8 +55,9 @@ bool cannot_tell(PyObject *type) {
 }
 
 [[noreturn]] void rethrow_python(PyObject *type, PyObject *value) {
-  // PyTorch's decompositions check with assert what its C++ kernels check with TORCH_CHECK.
-  if (PyErr_GivenExceptionMatches(type, PyExc_AssertionError)) {
+  // What PyTorch's Python kernels say so is a TORCH_CHECK in its C++ kernels.
+  if (PyErr_GivenExceptionMatches(type, PyExc_AssertionError) || PyErr_GivenExceptionMatches(type, PyExc_ValueError) ||
+      PyErr_GivenExceptionMatches(type, PyExc_ZeroDivisionError)) {
     std::string text = pybind11::str(value);
     PyErr_SetString(PyExc_RuntimeError, text.c_str());
   } else {
@@ -71,21 +74,11 @@ class NoWarnings : public c10::WarningHandler {
   void process(const c10::Warning &) override {}
 };
 
-// Runs the op's meta kernel, which checks the arguments as PyTorch does. `arguments` become meta tensors (outputs are
-// resized), `results` what it returns. False: the kernel does not exist or cannot tell.
-bool call_meta(Run &run, Stack *results, std::vector<IValue> *arguments) {
-  at::RecordFunctionGuard no_profile(false);
-  at::AutoDispatchBelowADInplaceOrView below;
-  const auto &schema = run.op.handle.schema();
-  for (size_t i = 0; i < schema.arguments().size(); ++i)
-    arguments->push_back(to_meta(run.argument(i), schema.arguments()[i].is_out()));
-  *results = *arguments;
-  // Of a resized out= argument PyTorch warns when the real one is resized.
-  NoWarnings none;
-  std::optional<c10::WarningUtils::WarningHandlerGuard> quiet;
-  if (run.op.mutation && run.op.mutation->kind == Mutation::kOut) quiet.emplace(&none);
+// Calls an op with meta tensors, whose kernel checks the arguments as PyTorch does. False: it does not exist or cannot
+// tell.
+bool ask(const c10::OperatorHandle &op, Stack *stack) {
   try {
-    run.op.handle.callBoxed(results);
+    op.callBoxed(stack);
     return true;
   } catch (const c10::NotImplementedError &) {
     return false;
@@ -98,6 +91,42 @@ bool call_meta(Run &run, Stack *results, std::vector<IValue> *arguments) {
     if (cannot_tell(error.type)) return false;
     rethrow_python(error.type, error.value);
   }
+}
+
+// Whether the target's type can hold what a pointwise op computes: the in-place meta kernels of torch 2.13 do not ask.
+void check_cast(Run &run, const std::vector<IValue> &arguments) {
+  const Mutation *mutation = run.op.mutation;
+  if (!run.mutates || mutation->kind == Mutation::kHidden) return;
+  Op *twin = find_op(run.op.twin_name());
+  if (!twin || !twin->handle.hasTag(at::Tag::pointwise)) return;
+  Stack stack;
+  for (int i = 0; i < mutation->input_count; ++i)
+    stack.push_back(mutation->inputs[i] < 0 ? IValue() : arguments[static_cast<size_t>(mutation->inputs[i])]);
+  if (!ask(twin->handle, &stack)) return;
+  for (int w = 0; w < mutation->write_count; ++w) {
+    const IValue &target = arguments[static_cast<size_t>(mutation->writes[w].argument)];
+    const IValue &result = stack[static_cast<size_t>(mutation->writes[w].result)];
+    if (!target.isTensor() || !result.isTensor()) continue;
+    ScalarType from = result.toTensor().scalar_type(), to = target.toTensor().scalar_type();
+    TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
+  }
+}
+
+// Asks for this run. `arguments` become meta tensors (outputs are resized), `results` what is returned.
+bool call_meta(Run &run, Stack *results, std::vector<IValue> *arguments) {
+  at::RecordFunctionGuard no_profile(false);
+  at::AutoDispatchBelowADInplaceOrView below;
+  const auto &schema = run.op.handle.schema();
+  for (size_t i = 0; i < schema.arguments().size(); ++i)
+    arguments->push_back(to_meta(run.argument(i), schema.arguments()[i].is_out()));
+  *results = *arguments;
+  // Of a resized out= argument PyTorch warns when the real one is resized.
+  NoWarnings none;
+  std::optional<c10::WarningUtils::WarningHandlerGuard> quiet;
+  if (run.op.mutation && run.op.mutation->kind == Mutation::kOut) quiet.emplace(&none);
+  if (!ask(run.op.handle, results)) return false;
+  check_cast(run, *arguments);
+  return true;
 }
 
 // Undefined tensors and numbers (the max_q of an attention) are no results of the program.
@@ -189,7 +218,7 @@ std::shared_ptr<const Layout> make_layout(const Stack &results) {
 }  // namespace
 
 pj_tensor_spec spec_of(ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  TORCH_CHECK(sizes.size() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", sizes.size());
+  check_rank(static_cast<int64_t>(sizes.size()));
   pj_tensor_spec spec{};
   spec.dtype = to_pj(type);
   spec.rank = static_cast<int>(sizes.size());
@@ -198,10 +227,26 @@ pj_tensor_spec spec_of(ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef
   return spec;
 }
 
+namespace {
+
+// Whether each of the twin's results is written into an argument of the same type.
+bool only_writes(const Run &run) {
+  if (!run.mutates || run.op.mutation->kind != Mutation::kInPlace) return false;
+  std::set<int> written;
+  for (int w = 0; w < run.op.mutation->write_count; ++w) written.insert(run.op.mutation->writes[w].result);
+  return written.size() == run.op.result_is_list.size();
+}
+
+}  // namespace
+
 std::optional<Meta> run_meta(Run &run) {
   Stack results;
   std::vector<IValue> arguments;
-  if (!call_meta(run, &results, &arguments)) return std::nullopt;
+  if (!call_meta(run, &results, &arguments)) {
+    // Of an op that only writes into its arguments, these say what the results are.
+    if (!only_writes(run)) return std::nullopt;
+    results.clear();
+  }
   drop_unwanted(run, &results);
   Meta meta{result_specs(run, results, arguments), nullptr};
   if (!run.mutates) meta.layout = make_layout(results);

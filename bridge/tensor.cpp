@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/new_empty_strided_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -108,7 +109,7 @@ void check_options(const std::optional<c10::Layout> &layout, const std::optional
 }
 
 Tensor allocate(IntArrayRef sizes, IntArrayRef strides, ScalarType type, DeviceIndex index) {
-  TORCH_CHECK(sizes.size() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", sizes.size());
+  check_rank(static_cast<int64_t>(sizes.size()));
   pj_dtype dtype = to_pj(type);
   size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, pj_dtype_size(dtype));
   return make_tensor(pj_storage_create(device_at(index), nbytes), index, type, sizes, strides);
@@ -152,6 +153,7 @@ void read_bytes(const Tensor &tensor, void *data, size_t nbytes) {
 
 // A dense tensor with the values of a CPU tensor, in the order of its strides.
 Tensor from_host(const Tensor &host, DeviceIndex index) {
+  check_rank(host.dim());
   auto strides = dense_strides(host);
   Tensor dense = host;
   if (!host.is_non_overlapping_and_dense() || math_bits(host)) {
@@ -303,12 +305,11 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
   at::detail::check_size_nonnegative(sizes);
   auto *impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != sizes) {
-    impl->set_sizes_contiguous(sizes);
-    if (self.numel() > 0) {
-      size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
-                                                       self.storage_offset());
+    if (c10::multiply_integers(sizes) > 0) {  // before the sizes change: it may fail
+      size_t needed = at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), impl->storage_offset());
       if (needed > self.storage().nbytes()) resize_storage(self.storage(), needed);
     }
+    impl->set_sizes_contiguous(sizes);
   }
   if (format) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
@@ -319,6 +320,7 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
 
 Tensor &set_storage(Tensor &self, c10::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
   at::native::checkSetStorage(self, source, offset, sizes, strides);
+  for (int64_t stride : strides) TORCH_CHECK(stride >= 0, "set_: negative strides are not supported, but found ", strides);
   auto *impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
   if (strides.data()) {
@@ -365,8 +367,6 @@ c10::Scalar local_scalar_dense(const Tensor &self) {
 bool equal(const Tensor &self, const Tensor &other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
               " and ", other.device());
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
-              self.scalar_type(), " and ", other.scalar_type());
   if (self.sizes() != other.sizes()) return false;
   return at::all(at::eq(self, other)).item<bool>();
 }
@@ -384,6 +384,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("new_empty_strided", at::native::new_empty_strided_symint);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);

@@ -43,7 +43,7 @@ void write_tensor(pj_call *call, const Tensor &tensor) {
                 tensor.scalar_type());
     offset += static_cast<int64_t>(bytes / impl->itemsize());
   }
-  TORCH_CHECK(impl->dim() <= PJ_MAX_RANK, "a tpu tensor has at most ", PJ_MAX_RANK, " dimensions, not ", impl->dim());
+  check_rank(impl->dim());
   pj_call_tensor(call, storage, to_pj(tensor.scalar_type()), static_cast<int>(impl->dim()), impl->sizes().data(),
                  impl->strides().data(), offset, math_bits(tensor));
 }

@@ -114,7 +114,7 @@ def device(jobs):
         return False
     plugin = next(iter(installed_plugins(library, "cpu").values()))
     environment = dict(os.environ, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
-    return run([sys.executable, "-m", "pytest", "-q", "-rs", "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment)
+    return run([sys.executable, "-m", "pytest", "-q", "-rfEs", "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment)
 
 
 def counts(jobs):

@@ -333,7 +333,8 @@ static bool halves(pj_lowering *l, hlo_value x, int dim, hlo_value *out_a, hlo_v
   if (hlo_failed(l->h)) return false;
   if (!pj_require(l, x.rank > 0, PJ_INVALID_ARGUMENT, "glu does not support 0-dimensional tensors")) return false;
   int64_t size = x.dims[dim];
-  if (!pj_require(l, size % 2 == 0, PJ_INVALID_ARGUMENT, "Halving dimension must be even, but dimension %d is size %lld",
+  if (!pj_require(l, size % 2 == 0, PJ_INVALID_ARGUMENT,
+                  "Halving dimension must be even, but dimension %d is size %lld",
                   dim, (long long)size))
     return false;
   *out_a = hlo_slice_dim(l->h, x, dim, 0, size / 2);

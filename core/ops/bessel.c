@@ -1,5 +1,5 @@
-// Bessel functions. Each is a Chebyshev series near the origin and one in 1/x far from it; the coefficients are those of
-// the interpolation at 80 Chebyshev points with 40 digits, cut where they no longer show in float64.
+// Bessel functions. Each is a Chebyshev series near the origin and one in 1/x far from it; the coefficients are those
+// of the interpolation at 80 Chebyshev points with 40 digits, cut where they no longer show in float64.
 #include <math.h>
 
 #include "ops/chebyshev.h"

@@ -15,7 +15,9 @@ hlo_value pj_constant_like(hlo *h, hlo_value x, double value) { return hlo_const
 
 // ---- one operand ----------------------------------------------------------------------------------------------------
 
-static bool is_unsigned(pj_dtype dtype) { return dtype == PJ_PRED || (pj_dtype_is_integer(dtype) && !pj_dtype_is_signed(dtype)); }
+static bool is_unsigned(pj_dtype dtype) {
+  return dtype == PJ_PRED || (pj_dtype_is_integer(dtype) && !pj_dtype_is_signed(dtype));
+}
 
 hlo_value pj_identity(hlo *h, hlo_value x) {
   (void)h;
@@ -82,7 +84,7 @@ hlo_value pj_angle(hlo *h, hlo_value x) {
 
 hlo_value pj_sub(hlo *h, hlo_value a, hlo_value b) { return hlo_sub(h, a, b); }
 
-// XLA turns division by a broadcast operand into multiplication by its reciprocal, which can fall short of a whole number.
+// XLA turns division by a broadcast operand into multiplication by its reciprocal, which can miss a whole number.
 hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b) {
   if (!hlo_same_dims(a, b)) b = hlo_optimization_barrier(h, hlo_broadcast_like(h, b, hlo_add(h, a, b)));
   return pj_trunc(h, hlo_div(h, a, b));
@@ -105,8 +107,8 @@ hlo_value pj_copysign(hlo *h, hlo_value a, hlo_value b) {
   return hlo_select(h, pj_signbit(h, b), hlo_neg(h, magnitude), magnitude);
 }
 
-// Integers: truncated quotient, one less when inexact and negative. Floats: Python's algorithm (c10::div_floor_floating),
-// which takes the remainder out first so that the quotient is exact.
+// Integers: truncated quotient, one less when inexact and negative. Floats: Python's algorithm
+// (c10::div_floor_floating), which takes the remainder out first so that the quotient is exact.
 hlo_value pj_floor_divide(hlo *h, hlo_value a, hlo_value b) {
   if (is_unsigned(a.dtype)) return hlo_div(h, a, b);
   hlo_value r = hlo_rem(h, a, b);

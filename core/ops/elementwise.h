@@ -1,5 +1,5 @@
-// Formulas of elementwise ops, shared by their pointwise, foreach, activation and prims overloads. Operands already have
-// the dtype to compute in and broadcast against each other.
+// Formulas of elementwise ops, shared by their pointwise, foreach, activation and prims overloads. Operands already
+// have the dtype to compute in and broadcast against each other.
 #ifndef PJ_OPS_ELEMENTWISE_H_
 #define PJ_OPS_ELEMENTWISE_H_
 

@@ -4,7 +4,7 @@
 
 #define K(x, value) pj_constant_like(h, (x), (value))
 
-// What the i-th element of a foreach op takes from an argument: the i-th of a list or of a vector, or the argument itself.
+// What the i-th element of a foreach op takes from an argument: the i-th of a list or of numbers, or the argument.
 static hlo_value element(pj_lowering *l, int argument, int i, pj_dtype dtype) {
   switch (pj_kind(l, argument)) {
     case PJ_ARG_TENSORS: return hlo_convert(l->h, pj_list_tensor(l, argument, i), dtype);

@@ -1,6 +1,6 @@
 // Products of matrices in groups, as mixtures of experts need them: the groups are runs of rows of a 2-d operand, and
-// their ends are data. A loop over tiles of rows, each inside one group: the work is that of the rows and of at most one
-// partial tile a group, whatever their sizes, and the program does not depend on them.
+// their ends are data. A loop over tiles of rows, each inside one group: the work is that of the rows and of at most
+// one partial tile a group, whatever their sizes, and the program does not depend on them.
 #include "ops/index.h"
 
 enum { TILE = 128 };  // rows: what fills the matrix unit of a TPU
@@ -83,7 +83,8 @@ static void add_tile(hlo *h, const hlo_value *arguments, hlo_value *results, voi
   hlo_value sum = hlo_add(h, matrix_of_group(h, result, group),
                           hlo_dot_general(h, x, y, NULL, NULL, 0, (int[]){0}, (int[]){0}, 1, result.dtype));
   results[0] = hlo_add(h, i, integer(h, 1));
-  results[1] = hlo_dynamic_update_slice(h, result, hlo_keep(h, sum, 0), (hlo_value[]){group, integer(h, 0), integer(h, 0)});
+  hlo_value start[] = {group, integer(h, 0), integer(h, 0)};
+  results[1] = hlo_dynamic_update_slice(h, result, hlo_keep(h, sum, 0), start);
 }
 
 // The loop over the tiles of `rows`, from zeros of `dims`. Rows beyond the last end stay 0.

@@ -306,13 +306,14 @@ hlo_value pj_true_before(hlo *h, hlo_value mask) {
 
 hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size, hlo_value fill) {
   hlo *h = l->h;
-  hlo_value packed = hlo_broadcast_to(h, fill, 1, &size);
-  if (!size || !hlo_size(values)) return packed;
+  if (!size || !hlo_size(values)) return hlo_broadcast_to(h, fill, 1, &size);
+  // What is not kept goes to one place more, which is cut off. XLA:CPU takes every index into a dimension of size 1 for 0,
+  // also one outside of it that a scatter has to drop.
+  hlo_value packed = hlo_broadcast_to(h, fill, 1, (int64_t[]){size + 1}), last = hlo_constant_int(h, PJ_S32, size);
   pj_view view = pj_view_whole(packed);
-  // A scatter drops what lies outside: what is not kept goes behind the end.
-  hlo_value place = hlo_select(h, kept, pj_true_before(h, kept), hlo_constant_int(h, PJ_S32, size));
+  hlo_value place = hlo_select(h, kept, hlo_min(h, pj_true_before(h, kept), last), last);
   pj_positions at = {.rank = 1, .indexed = {true}, .indices = {place}};
-  return pj_positions_write(l, HLO_SECOND, packed, &view, &at, values);
+  return hlo_slice_dim(h, pj_positions_write(l, HLO_SECOND, packed, &view, &at, values), 0, 0, size);
 }
 
 // ---- lowerings ------------------------------------------------------------------------------------------------------

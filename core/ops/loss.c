@@ -115,7 +115,8 @@ static void lower_bce(pj_lowering *l) {
   return_reduced(l, loss, pj_int(l, 3));
 }
 
-// aten::binary_cross_entropy_backward(grad_output, self, target, weight, reduction): (x - t) / max(x (1 - x), 1e-12) grad
+// aten::binary_cross_entropy_backward(grad_output, self, target, weight, reduction):
+// (x - t) / max(x (1 - x), 1e-12) grad
 static void lower_bce_backward(pj_lowering *l) {
   hlo *h = l->h;
   pj_dtype dtype = pj_result_math(l, 0);
@@ -156,6 +157,9 @@ typedef struct classes {
 
 static bool read_classes(pj_lowering *l, int self, int64_t ignore_index, pj_dtype dtype, classes *out) {
   hlo *h = l->h;
+  pj_dtype kind = pj_tensor_type(l, self + 1).dtype;
+  pj_require(l, kind == PJ_S64 || kind == PJ_U8, PJ_INVALID_ARGUMENT, "expected classes of type Long or Byte, but found %s",
+             pj_dtype_name(kind));
   hlo_value x = pj_as(l, self, dtype), target = pj_as(l, self + 1, PJ_S64);
   if (hlo_failed(h)) return false;
   if (x.rank == 0) x = hlo_keep(h, x, 0);
@@ -270,8 +274,8 @@ static void lower_multi_margin_backward(pj_lowering *l) {
   pj_return(l, 0, hlo_reshape(h, hlo_mul(h, slope, grad), type.rank, type.dims));
 }
 
-// The multilabel losses' [samples, labels k, classes j] table of hinges 1 - x[t_k] + x[j], 0 where k is past the first -1
-// or j is itself a label; `is_label` [samples, labels, classes] tells t_k == j.
+// The multilabel losses' [samples, labels k, classes j] table of hinges 1 - x[t_k] + x[j], 0 where k is past the first
+// -1 or j is itself a label; `is_label` [samples, labels, classes] tells t_k == j.
 typedef struct multilabel {
   int64_t samples, count;
   hlo_value is_label, is_target, hinge;
@@ -281,7 +285,8 @@ static bool read_multilabel(pj_lowering *l, int self, pj_dtype dtype, multilabel
   hlo *h = l->h;
   hlo_value x = pj_as(l, self, dtype), target = pj_as(l, self + 1, PJ_S64);
   if (hlo_failed(h)) return false;
-  if (!pj_require(l, x.rank <= 2, PJ_INVALID_ARGUMENT, "Expected non-empty vector or matrix with optional 0-dim batch size"))
+  if (!pj_require(l, x.rank <= 2, PJ_INVALID_ARGUMENT,
+                  "Expected non-empty vector or matrix with optional 0-dim batch size"))
     return false;
   int64_t count = x.rank ? x.dims[x.rank - 1] : 1, samples = x.rank == 2 ? x.dims[0] : 1;
   if (!pj_require(l, hlo_size(target) == hlo_size(x), PJ_INVALID_ARGUMENT, "inconsistent target size")) return false;
@@ -302,7 +307,7 @@ static bool read_multilabel(pj_lowering *l, int self, pj_dtype dtype, multilabel
   return !hlo_failed(h);
 }
 
-// aten::multilabel_margin_loss_forward(self, target, reduction): sum of the hinges / classes, and which classes are labels
+// aten::multilabel_margin_loss_forward(self, target, reduction): sum of the hinges / classes, and which are labels
 static void lower_multilabel_margin(pj_lowering *l) {
   hlo *h = l->h;
   multilabel m;

@@ -75,7 +75,13 @@ hlo_value pj_list_number(pj_lowering *l, int i, int k, pj_dtype dtype) {
 hlo_value pj_number(pj_lowering *l, int i, pj_dtype dtype) {
   const pj_argument *a = argument(l, i);
   switch (a->kind) {
-    case PJ_ARG_NUMBER: return hlo_convert(l->h, l->operands[a->first], dtype);
+    case PJ_ARG_NUMBER: {
+      hlo_value number = l->operands[a->first];
+      if (pj_dtype_is_complex(number.dtype) && !pj_dtype_is_complex(dtype))
+        return hlo_fail(l->h, PJ_INVALID_ARGUMENT, "%s: a complex number cannot be converted to %s", l->signature->name,
+                        pj_dtype_name(dtype));
+      return hlo_convert(l->h, number, dtype);
+    }
     case PJ_ARG_TENSOR: return hlo_convert(l->h, operand_value(l, a->first), dtype);
     case PJ_ARG_INT:
     case PJ_ARG_BOOL:

@@ -9,7 +9,9 @@ typedef struct hyper {
   bool maximize;
 } hyper;
 
-static hlo_value scalar(hlo *h, hlo_value x, pj_dtype dtype) { return hlo_convert(h, hlo_reshape(h, x, 0, NULL), dtype); }
+static hlo_value scalar(hlo *h, hlo_value x, pj_dtype dtype) {
+  return hlo_convert(h, hlo_reshape(h, x, 0, NULL), dtype);
+}
 
 static hlo_value list_scalar(pj_lowering *l, int argument, int i, pj_dtype dtype) {
   return scalar(l->h, pj_list_tensor(l, argument, i), dtype);
@@ -54,8 +56,8 @@ static void finish(pj_lowering *l, int result, hlo_value updated, int list, int 
   pj_return(l, result, updated);
 }
 
-// aten::_fused_adam and _fused_adamw(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
-// weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
+// aten::_fused_adam and _fused_adamw(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1,
+// beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
 static void adam(pj_lowering *l, bool decoupled) {
   hlo *h = l->h;
   int count = pj_list_count(l, 0);
@@ -129,7 +131,8 @@ static void lower_adagrad(pj_lowering *l) {
     grad = hlo_add(h, grad, hlo_mul(h, number(l, 6, dtype), x));
     hlo_value slowing = hlo_add(h, K(x, 1), hlo_mul(h, hlo_sub(h, step, K(x, 1)), lr_decay));
     hlo_value sum = hlo_add(h, wide(l, 2, i, dtype), pj_square(h, grad));
-    hlo_value move = hlo_mul(h, hlo_div(h, lr, slowing), hlo_div(h, grad, hlo_add(h, hlo_sqrt(h, sum), number(l, 7, dtype))));
+    hlo_value size = hlo_add(h, hlo_sqrt(h, sum), number(l, 7, dtype));
+    hlo_value move = hlo_mul(h, hlo_div(h, lr, slowing), hlo_div(h, grad, size));
     finish(l, i, hlo_sub(h, x, move), 0, i, &p);
     pj_return(l, count + i, grad_out);
     finish(l, 2 * count + i, sum, 2, i, &p);

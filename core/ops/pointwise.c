@@ -20,8 +20,9 @@ static void binary(pj_lowering *l, pj_binary formula) {
 // X(ATen name, formula); those of UNARY_OPS are prims too
 #define UNARY_OPS(X) \
   X(abs, pj_abs) X(acos, hlo_acos) X(acosh, hlo_acosh) X(asin, hlo_asin) X(asinh, hlo_asinh) X(atan, hlo_atan) \
-  X(atanh, hlo_atanh) X(bitwise_not, pj_bitwise_not) X(ceil, pj_ceil) X(cos, hlo_cos) X(cosh, hlo_cosh) X(exp, hlo_exp) \
-  X(exp2, pj_exp2) X(expm1, hlo_expm1) X(floor, pj_floor) X(log, hlo_log) X(log10, pj_log10) X(log1p, hlo_log1p) \
+  X(atanh, hlo_atanh) X(bitwise_not, pj_bitwise_not) X(ceil, pj_ceil) X(cos, hlo_cos) X(cosh, hlo_cosh) \
+  X(exp, hlo_exp) X(exp2, pj_exp2) X(expm1, hlo_expm1) X(floor, pj_floor) X(log, hlo_log) X(log10, pj_log10) \
+  X(log1p, hlo_log1p) \
   X(log2, pj_log2) X(neg, hlo_neg) X(reciprocal, pj_reciprocal) X(round, pj_round) X(rsqrt, hlo_rsqrt) X(sign, pj_sgn) \
   X(sin, hlo_sin) X(sinh, hlo_sinh) X(sqrt, hlo_sqrt) X(tan, hlo_tan) X(tanh, hlo_tanh) X(trunc, pj_trunc)
 #define ATEN_UNARY_OPS(X) \
@@ -45,7 +46,8 @@ static void lower_round_decimals(pj_lowering *l) {
   pj_return(l, 0, decimals > 0 ? hlo_div(h, rounded, power) : hlo_mul(h, rounded, power));
 }
 
-// aten::frexp.Tensor(self): mantissa in [0.5, 1) and exponent, by way of the exponent bits; subnormals are scaled up first.
+// aten::frexp.Tensor(self): mantissa in [0.5, 1) and exponent, by way of the exponent bits; subnormals are
+// scaled up first.
 static void lower_frexp(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value x = pj_as(l, 0, pj_result_math(l, 0));

@@ -102,8 +102,8 @@ static void lower_bernoulli(pj_lowering *l) { pj_return(l, 0, bernoulli(l, 0)); 
 // aten::bernoulli.p(self, p, generator)
 static void lower_bernoulli_p(pj_lowering *l) { pj_return(l, 0, bernoulli(l, 1)); }
 
-// Uniform integers in [from, from + range), range 0 meaning 2^64. 32 bits are enough for a small range (PyTorch takes the
-// remainder of 32 or 64 bits too).
+// Uniform integers in [from, from + range), range 0 meaning 2^64. 32 bits are enough for a small range (PyTorch takes
+// the remainder of 32 or 64 bits too).
 static void return_integers(pj_lowering *l, int64_t from, uint64_t range) {
   hlo *h = l->h;
   pj_type type = pj_result_type(l, 0);
@@ -122,7 +122,8 @@ static void return_integers(pj_lowering *l, int64_t from, uint64_t range) {
 }
 
 static void integers_between(pj_lowering *l, int64_t from, int64_t to) {
-  if (pj_require(l, from < to, PJ_INVALID_ARGUMENT, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+  if (pj_require(l, from < to, PJ_INVALID_ARGUMENT,
+                 "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                  (long long)from, (long long)to))
     return_integers(l, from, (uint64_t)to - (uint64_t)from);
 }

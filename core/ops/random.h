@@ -1,7 +1,7 @@
 // Random numbers: Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
-// written as plain u32 operations. The key is the generator's seed; element i of a call uses counter offset + i, and the
-// generator's offset then advances by the number of elements of the call's largest result. So the numbers do not depend
-// on how ops are grouped into programs, nor on the layout of a result.
+// written as plain u32 operations. The key is the generator's seed; element i of a call uses counter offset + i, and
+// the generator's offset then advances by the number of elements of the call's largest result. So the numbers do not
+// depend on how ops are grouped into programs, nor on the layout of a result.
 #ifndef PJ_OPS_RANDOM_H_
 #define PJ_OPS_RANDOM_H_
 

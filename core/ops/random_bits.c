@@ -73,7 +73,8 @@ hlo_value pj_random_uniform(hlo *h, pj_random random, pj_dtype dtype, int rank, 
 
 // (bits + 1/2) / 2^32; in float32 the largest rounds to 1, and is held below.
 static hlo_value open_unit(hlo *h, hlo_value bits, pj_dtype dtype) {
-  hlo_value x = hlo_mul(h, hlo_add(h, hlo_convert(h, bits, dtype), hlo_constant(h, dtype, 0.5)), hlo_constant(h, dtype, 0x1p-32));
+  hlo_value middle = hlo_add(h, hlo_convert(h, bits, dtype), hlo_constant(h, dtype, 0.5));
+  hlo_value x = hlo_mul(h, middle, hlo_constant(h, dtype, 0x1p-32));
   return dtype == PJ_F64 ? x : hlo_min(h, x, hlo_constant(h, dtype, 1 - 0x1p-24));
 }
 

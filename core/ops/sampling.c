@@ -69,7 +69,8 @@ static void lower_multinomial(pj_lowering *l) {
 
 // The smallest k with u below the distribution function, by adding up probabilities. state: k, probability, sum, u, and
 // two parameters of the recurrence.
-typedef hlo_value (*ratio)(hlo *h, hlo_value k, hlo_value first, hlo_value second);  // probability(k) / probability(k - 1)
+// probability(k) / probability(k - 1)
+typedef hlo_value (*ratio)(hlo *h, hlo_value k, hlo_value first, hlo_value second);
 
 static void still_below(hlo *h, const hlo_value *state, hlo_value *results, void *context) {
   (void)context;
@@ -101,7 +102,8 @@ enum { MOST_PARAMETERS = 6 };
 
 // One proposal for every element, from two blocks of random numbers: the sample and whether it is accepted.
 typedef struct proposal {
-  void (*propose)(hlo *h, const struct proposal *p, const hlo_value *parameters, hlo_value *out_sample, hlo_value *out_accepted);
+  void (*propose)(hlo *h, const struct proposal *p, const hlo_value *parameters, hlo_value *out_sample,
+                  hlo_value *out_accepted);
   pj_random random;  // its counter is that of the iteration
   int rank;
   const int64_t *dims;
@@ -146,7 +148,8 @@ static pj_random second_block(hlo *h, const proposal *p) {
   return random;
 }
 
-// Of Hoermann's transformed rejection (1993): u in (-1/2, 1/2), us = 1/2 - |u|, v in (0, 1), k = floor((2 a / us + b) u + c).
+// Of Hoermann's transformed rejection (1993): u in (-1/2, 1/2), us = 1/2 - |u|, v in (0, 1),
+// k = floor((2 a / us + b) u + c).
 typedef struct transformed { hlo_value us, v, k; } transformed;
 
 static transformed propose_transformed(hlo *h, const proposal *p, hlo_value a, hlo_value b, hlo_value c) {
@@ -273,7 +276,8 @@ static void propose_gamma(hlo *h, const proposal *p, const hlo_value *parameters
   *out_accepted = hlo_and(h, positive, hlo_lt(h, hlo_log(h, u), limit));
 }
 
-// Shapes below 1 are drawn with shape + 1 and scaled by u^(1 / shape). `log` gives the logarithm, which does not underflow.
+// Shapes below 1 are drawn with shape + 1 and scaled by u^(1 / shape). `log` gives the logarithm,
+// which does not underflow.
 static hlo_value gamma_sample(pj_lowering *l, hlo_value shape, bool log) {
   hlo *h = l->h;
   pj_random random = pj_random_begin(l);
@@ -301,7 +305,9 @@ static void lower_gamma(pj_lowering *l) {
 static void lower_dirichlet(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value shape = pj_as(l, 0, PJ_F32);
-  if (!pj_require(l, hlo_failed(h) || shape.rank > 0, PJ_INVALID_ARGUMENT, "dirichlet wants at least one dimension")) return;
+  if (!pj_require(l, hlo_failed(h) || shape.rank > 0, PJ_INVALID_ARGUMENT,
+                  "dirichlet wants at least one dimension"))
+    return;
   int dim = shape.rank - 1;
   hlo_value log_sample = gamma_sample(l, shape, true);
   hlo_value e = hlo_exp(h, hlo_sub(h, log_sample, hlo_keep(h, hlo_reduce_max(h, log_sample, dim), dim)));

@@ -205,8 +205,8 @@ static void fraction_step(hlo *h, const hlo_value *state, hlo_value *results, vo
   results[6] = x;
 }
 
-// The regularized incomplete gamma function, lower or upper: the power series where x <= max(1, a), the continued fraction
-// elsewhere. In float64: exp(a log x - x - lgamma(a)) loses digits with growing a.
+// The regularized incomplete gamma function, lower or upper: the power series where x <= max(1, a), the continued
+// fraction elsewhere. In float64: exp(a log x - x - lgamma(a)) loses digits with growing a.
 static hlo_value incomplete_gamma(hlo *h, hlo_value a, hlo_value x, bool upper) {
   hlo_value one = hlo_broadcast_like(h, K(x, 1), x);
   hlo_value ordinary = hlo_and(h, hlo_and(h, hlo_gt(h, a, K(a, 0)), hlo_gt(h, x, K(x, 0))),

@@ -271,37 +271,44 @@ pj_status pj_storage_rebase(pj_storage *s, pj_dtype dtype, int rank, const int64
   return status;
 }
 
+// The bytes of `value`: the first `nbytes` of them, or all of them written into zeros.
+static pj_status resize_value(pj_storage *s, pj_value *value, size_t nbytes) {
+  int64_t one = 1, old_size = (int64_t)value->bytes, new_size = (int64_t)nbytes;
+  pj_type type = {.dtype = PJ_U8, .rank = 1, .dims = {old_size}};
+  PJ_TRY(as_type(s, value, &type));
+  pj_value *bytes = pj_storage_value(s);
+  pj_status status = NULL;
+  if (nbytes < s->nbytes) {
+    pj_tensor_spec result = {.dtype = PJ_U8, .rank = 1, .sizes = {new_size}, .strides = {1}};
+    pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::copy"), .hold = true};
+    call_value(&call, bytes, PJ_U8, 1, &new_size, &one);
+    status = pj_submit_own(s->device, &call, &result, 1);
+    if (!status) pj_storage_set(s, call.results[0]);
+    pj_call_destroy(&call);
+  } else {
+    pj_storage_set(s, NULL);
+    s->nbytes = nbytes;
+    status = pj_storage_write(s, bytes, &one, PJ_U8, 1, &old_size, &one, 0, 0);
+  }
+  pj_value_release(bytes);
+  return status;
+}
+
 pj_status pj_storage_resize(pj_storage *s, size_t nbytes) {
   PJ_TRY(pj_runtime_check(s->device->runtime));
-  pj_value *value = pj_storage_value(s);
+  size_t old_nbytes = s->nbytes;
+  pj_value *old = pj_storage_value(s);
   pj_status status = NULL;
-  if (nbytes == 0 || !value) {
-    pj_storage_set(s, NULL);
-  } else if (nbytes != s->nbytes) {
-    // As bytes: the first of them, or all of them written into zeros.
-    int64_t one = 1, old_size = (int64_t)value->bytes, new_size = (int64_t)nbytes;
-    pj_type flat = {.dtype = PJ_U8, .rank = 1, .dims = {old_size}};
-    status = as_type(s, value, &flat);
-    pj_value_release(value);
-    value = pj_storage_value(s);
-    if (!status && nbytes < s->nbytes) {
-      pj_tensor_spec result = {.dtype = PJ_U8, .rank = 1, .sizes = {new_size}, .strides = {1}};
-      pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::copy"), .hold = true};
-      call_value(&call, value, PJ_U8, 1, &new_size, &one);
-      status = pj_submit_own(s->device, &call, &result, 1);
-      if (!status) pj_storage_set(s, call.results[0]);
-      pj_call_destroy(&call);
-    } else if (!status) {
-      pj_storage_set(s, NULL);
-      s->nbytes = nbytes;
-      status = pj_storage_write(s, value, &one, PJ_U8, 1, &old_size, &one, 0, 0);
-    }
-  }
-  pj_value_release(value);
-  if (status) return status;
+  if (nbytes == 0 || !old) pj_storage_set(s, NULL);
+  else if (nbytes != old_nbytes) status = resize_value(s, old, nbytes);
+  pj_status ended = pj_device_end_op(s->device);
+  if (status) pj_status_free(ended);
+  else status = ended;
+  if (status) pj_storage_set(s, old);
+  pj_value_release(old);
   take(&s->busy);
-  s->nbytes = nbytes;
-  s->token = 0;  // another size is another address, as it is on CPU
+  s->nbytes = status ? old_nbytes : nbytes;
+  if (!status) s->token = 0;  // another size is another address, as it is on CPU
   give(&s->busy);
-  return pj_device_end_op(s->device);
+  return status;
 }

@@ -55,8 +55,27 @@ def _after_optimizer_step() -> None:
     register_optimizer_step_post_hook(cut)
 
 
+_meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
+
+
+def _fused_gru_cell() -> None:
+    """nn.GRU and nn.GRUCell run it on every device but the CPU, and torch 2.13 has no meta kernel of it."""
+
+    def cell(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
+        return hx.new_empty(hx.shape), hx.new_empty(hx.shape[0], 5 * hx.shape[1])
+
+    def cell_backward(grad_hy, workspace, has_bias):
+        rows, width = workspace.shape[0], workspace.shape[1] // 5 * 3
+        bias = [grad_hy.new_empty(width) if has_bias else None for _ in range(2)]
+        return grad_hy.new_empty(rows, width), grad_hy.new_empty(rows, width), grad_hy.new_empty(grad_hy.shape), *bias
+
+    _meta.impl("_thnn_fused_gru_cell", cell)
+    _meta.impl("_thnn_fused_gru_cell_backward", cell_backward)
+
+
 def apply() -> None:
     _set_float32_matmul_precision()
     _to_dlpack()
     _after_optimizer_step()
+    _fused_gru_cell()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

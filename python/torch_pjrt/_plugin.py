@@ -7,6 +7,7 @@ import threading
 from torch_pjrt import _C, _env
 
 _lock = threading.Lock()
+fallback_chosen = False  # by torch.tpu.set_fallback, which then outranks the environment
 
 # Called once the runtime runs.
 after_start = []
@@ -82,7 +83,8 @@ def start() -> None:
                  cache_limit=_env.get("TORCH_PJRT_CACHE_BYTES"), worker=str(worker) if workers and worker.exists() else "",
                  workers=workers, compile_timeout_ms=_env.get("TORCH_PJRT_COMPILE_TIMEOUT_MS"),
                  worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"), queue_length=_env.get("TORCH_PJRT_QUEUE"))
-        _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
+        if not fallback_chosen:
+            _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
         for call in after_start:
             call()

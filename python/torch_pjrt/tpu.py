@@ -51,6 +51,12 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+def __getattr__(name: str):
+    if name == "_initialized":  # torch.utils.checkpoint keeps and restores random states only where this is true
+        return is_initialized()
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+
+
 def _is_in_bad_fork() -> bool:
     return _C.in_bad_fork()
 
@@ -342,6 +348,7 @@ class set_fallback:
 
     def __init__(self, mode: str):
         self.before = _C.set_fallback(mode)
+        _plugin.fallback_chosen = True
 
     def __enter__(self):
         return self

@@ -229,3 +229,41 @@ def test_parameters_stay_the_same_objects_when_their_module_moves():
     weight = m.weight
     m.to(D)
     assert m.weight is weight and weight.device.type == D
+
+
+def test_writes_that_overlap_their_source_are_refused_as_on_the_cpu():
+    for device in (D, "cpu"):
+        x = torch.arange(4.0, device=device)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x[1:].add_(x[:-1])
+        with pytest.raises(RuntimeError, match="single memory location"):
+            torch.add(x[:2], 1, out=x[1:3])
+        with pytest.raises(RuntimeError, match="single memory location"):
+            torch.ones(1, device=device).expand(3).add_(1)
+        x.add_(x)
+        assert_close(x.cpu(), torch.arange(4.0) * 2)
+
+
+def test_more_dimensions_than_the_device_has_are_refused():
+    with pytest.raises(RuntimeError, match="at most 16 dimensions"):
+        torch.ones([1] * 17).to(D)
+
+
+@pytest.mark.parametrize("causal,masked,key_heads", [(False, False, 4), (True, False, 2), (False, True, 4)])
+def test_attention_is_one_program_forward_and_one_backward(causal, masked, key_heads):
+    torch.manual_seed(0)
+    shapes = [(2, 4, 7, 8), (2, key_heads, 7, 8), (2, key_heads, 7, 8)]
+    host = [torch.randn(s) for s in shapes]
+    mask = torch.rand(2, 1, 7, 7) > 0.3 if masked else None
+
+    def program(d):
+        q, k, v = (t.to(d).requires_grad_() for t in host)
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=None if mask is None else mask.to(d), is_causal=causal, enable_gqa=key_heads != 4)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), [q, k, v])]
+
+    for a, b in zip(program(D), program("cpu"), strict=True):
+        assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
+    ops = [row["op"] for row in torch.tpu.explain()]
+    assert "aten::_scaled_dot_product_fused_attention_overrideable" in ops
+    assert "aten::_scaled_dot_product_fused_attention_overrideable_backward" in ops

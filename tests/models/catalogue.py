@@ -43,7 +43,8 @@ FAMILIES = {
     "qwen3": causal(hf.Qwen3Config(**DECODER)),
     "llama": causal(hf.LlamaConfig(**DECODER)),
     # A padding token has an embedding of zeros, which ties its experts; which of them top-k takes is not defined.
-    "mixtral": causal(hf.MixtralConfig(**{**DECODER, "pad_token_id": None}, num_local_experts=4, num_experts_per_tok=2)),
+    "mixtral": causal(hf.MixtralConfig(**{**DECODER, "pad_token_id": None}, num_local_experts=4,
+                                       num_experts_per_tok=2)),
     "gemma3": causal(hf.Gemma3TextConfig(**DECODER, sliding_window=6, query_pre_attn_scalar=8,
                                          layer_types=["sliding_attention", "full_attention"])),
     "gpt2": causal(hf.GPT2Config(**TEXT, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
@@ -52,19 +53,21 @@ FAMILIES = {
                                                  num_hidden_layers=2, num_attention_heads=4,
                                                  max_position_embeddings=64)), text),
     "t5": Family(
-        lambda: hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2,
-                                                          num_heads=4, decoder_start_token_id=0, eos_token_id=None)),
+        lambda: hf.T5ForConditionalGeneration(hf.T5Config(
+            vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
+            eos_token_id=None)),
         text, lambda: dict(input_ids=tokens())),
     "vit": Family(
-        lambda: hf.ViTForImageClassification(hf.ViTConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                                                          num_attention_heads=4, image_size=32, patch_size=8, num_labels=5)),
+        lambda: hf.ViTForImageClassification(hf.ViTConfig(
+            hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, image_size=32,
+            patch_size=8, num_labels=5)),
         lambda: dict(pixel_values=torch.randn(BATCH, 3, 32, 32), labels=torch.randint(0, 5, (BATCH,)))),
     "whisper": Family(
         lambda: hf.WhisperForConditionalGeneration(hf.WhisperConfig(
-            vocab_size=VOCABULARY, d_model=32, num_mel_bins=8, encoder_layers=2, encoder_attention_heads=4, decoder_layers=2,
-            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_source_positions=16,
-            max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=None, decoder_start_token_id=1,
-            suppress_tokens=None, begin_suppress_tokens=None)),
+            vocab_size=VOCABULARY, d_model=32, num_mel_bins=8, encoder_layers=2, encoder_attention_heads=4,
+            decoder_layers=2, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48,
+            max_source_positions=16, max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+            decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)),
         lambda: dict(input_features=torch.randn(BATCH, 8, 32), labels=tokens()),
         lambda: dict(input_features=torch.randn(BATCH, 8, 32))),
 }

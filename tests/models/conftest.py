@@ -1,6 +1,7 @@
 """Every model test runs with the CPU fallback forbidden."""
 import pytest
 import torch
+import torch_pjrt
 
 import catalogue
 
@@ -12,10 +13,11 @@ def nothing_falls_back():
 
 
 @pytest.fixture
-def fused_eager():
-    torch.tpu.set_eager_mode("fused", length=8)
-    yield
-    torch.tpu.set_eager_mode("strict")
+def eager_mode():
+    """torch.tpu.set_eager_mode, undone at the end: the suite may run with another TORCH_PJRT_QUEUE."""
+    before = torch_pjrt._C.queue_length()
+    yield torch.tpu.set_eager_mode
+    torch_pjrt._C.set_queue_length(before)
 
 
 def pytest_generate_tests(metafunc):

@@ -13,14 +13,15 @@ def step(name: str) -> tuple[dict[str, torch.Tensor], int]:
     loss.backward()
     torch.tpu.synchronize()
     executions = torch.tpu.counters()["executions"] - before
-    return dict(loss=loss.detach().cpu(), **{k: p.grad.cpu() for k, p in model.named_parameters() if p.grad is not None}), \
-        executions
+    gradients = {key: p.grad.cpu() for key, p in model.named_parameters() if p.grad is not None}
+    return dict(loss=loss.detach().cpu(), **gradients), executions
 
 
-def test_a_queue_of_eight_gives_the_same_gradients_in_a_third_of_the_executions(name, fused_eager):
-    fused, fused_executions = step(name)
-    torch.tpu.set_eager_mode("strict")
+def test_a_queue_of_eight_gives_the_same_gradients_in_a_third_of_the_executions(name, eager_mode):
+    eager_mode("strict")
     strict, strict_executions = step(name)
+    eager_mode("fused", length=8)
+    fused, fused_executions = step(name)
     assert fused.keys() == strict.keys()
     for key, tensor in strict.items():
         # XLA may fuse a multiplication and an addition into one rounding.

@@ -12,9 +12,11 @@ def inputs(dtype):
     return x.to(dtype)
 
 
-FORWARD = {"relu": (), "gelu": (), "silu": (), "mish": (), "elu": (1.5, 1.1, 0.9), "celu": (1.3,), "softplus": (2.0, 5.0),
+FORWARD = {"relu": (), "gelu": (), "silu": (), "mish": (), "elu": (1.5, 1.1, 0.9), "celu": (1.3,),
+           "softplus": (2.0, 5.0),
            "hardtanh": (-1.5, 0.5), "hardswish": (), "hardsigmoid": (), "leaky_relu": (0.2,), "threshold": (0.1, 20.0),
-           "hardshrink": (0.5,), "softshrink": (0.5,), "glu": (1,), "logit": (0.1,), "log_sigmoid_forward": (), "sigmoid": ()}
+           "hardshrink": (0.5,), "softshrink": (0.5,), "glu": (1,), "logit": (0.1,), "log_sigmoid_forward": (),
+           "sigmoid": ()}
 
 
 @pytest.mark.parametrize("name", FORWARD)

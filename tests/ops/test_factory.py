@@ -63,8 +63,8 @@ def test_ranges():
     compare("aten::eye.m", 3, 5, dtype=torch.int64)
 
 
-@pytest.mark.parametrize("rows, columns, offset", [(4, 4, 0), (5, 3, 1), (3, 6, -1), (3, 6, 4), (4, 4, -3), (1, 1, 0), (0, 3, 0),
-                                                   (3, 3, 9), (40, 90, -5), (90, 40, 7)])
+@pytest.mark.parametrize("rows, columns, offset", [(4, 4, 0), (5, 3, 1), (3, 6, -1), (3, 6, 4), (4, 4, -3), (1, 1, 0),
+                                                   (0, 3, 0), (3, 3, 9), (40, 90, -5), (90, 40, 7)])
 def test_the_indices_of_triangles(rows, columns, offset):
     compare("aten::tril_indices", rows, columns, offset)
     compare("aten::triu_indices", rows, columns, offset)

@@ -16,7 +16,8 @@ def check(name, *args, tolerance=compare_wide, **kwargs):
     tolerance("aten::_foreach_" + name, *args, meta=False, **kwargs)
 
 
-@pytest.mark.parametrize("name", "abs ceil cos erf exp floor frac log neg reciprocal round rsqrt sigmoid sign sqrt tanh trunc "
+@pytest.mark.parametrize("name",
+                         "abs ceil cos erf exp floor frac log neg reciprocal round rsqrt sigmoid sign sqrt tanh trunc "
                                  "lgamma erfc expm1 log10 log1p log2 sin sinh cosh tan atan".split())
 def test_a_foreach_op_of_one_list(name):
     for dtype in (torch.float32, torch.bfloat16):
@@ -77,7 +78,8 @@ def test_gradient_scaling_finds_what_is_not_finite():
     bad = [x[0], torch.tensor([1.0, float("inf")])]
     inverse, found = torch.tensor(0.5), torch.tensor(0.0)
     for grads, flag in ((x, 0.0), (bad, 1.0)):
-        *got, seen = run("aten::_amp_foreach_non_finite_check_and_unscale", grads, found, inverse, results=[*grads, found])
+        *got, seen = run("aten::_amp_foreach_non_finite_check_and_unscale", grads, found, inverse,
+                         results=[*grads, found])
         assert seen.item() == flag
         assert all(torch.equal(g, e * 0.5) for g, e in zip(got, grads))
 
@@ -115,7 +117,8 @@ def test_fused_adam_is_adam(name, dtype):
         for amsgrad, maximize in ((False, False), (True, True)):
             lists = state(dtype, 5 if amsgrad else 4) + ([] if amsgrad else [[]])
             lists.append([torch.tensor(step) for _ in range(2)])
-            rest = dict(lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=0.01, eps=1e-8, amsgrad=amsgrad, maximize=maximize)
+            rest = dict(lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=0.01, eps=1e-8, amsgrad=amsgrad,
+                        maximize=maximize)
             check_optimizer(name, lists, rest, dtype)
 
 
@@ -140,7 +143,8 @@ def test_an_overflow_leaves_everything_as_it_was():
     lists = state(torch.float32, 4) + [[], [torch.tensor(2.0) for _ in range(2)]]
     rest = dict(lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=0.01, eps=1e-8, amsgrad=False, maximize=False)
     results = [x for list_ in lists[:4] for x in list_]
-    got = run("aten::_fused_adamw", *lists, results=results, grad_scale=torch.tensor(4.0), found_inf=torch.tensor(1.0), **rest)
+    got = run("aten::_fused_adamw", *lists, results=results, grad_scale=torch.tensor(4.0), found_inf=torch.tensor(1.0),
+              **rest)
     for i, (g, e) in enumerate(zip(got, results)):
         assert torch.equal(g, e / 4 if i in (2, 3) else e)  # gradients come back unscaled
 

@@ -59,7 +59,8 @@ def test_binary_cross_entropy(reduction):
         grad = torch.randn(4, 5).to(dtype) if reduction == 0 else torch.tensor(0.5, dtype=dtype)
         compare_wide("aten::binary_cross_entropy", x, y, w, reduction)
         # Where x is 0 or 1 the slope is a difference over 1e-12: the digits of the quotient are held, not its size.
-        compare_wide("aten::binary_cross_entropy_backward", grad, x, y, w, reduction, rtol=1e-5 if dtype == torch.float32 else None)
+        compare_wide("aten::binary_cross_entropy_backward", grad, x, y, w, reduction,
+                     rtol=1e-5 if dtype == torch.float32 else None)
         compare_wide("aten::binary_cross_entropy_with_logits", x * 8 - 4, y, w, torch.rand(5).to(dtype), reduction)
 
 
@@ -77,4 +78,5 @@ def test_margin_losses_of_classes(p, reduction):
 
 def test_only_the_first_two_powers_of_a_margin():
     with pytest.raises(RuntimeError, match="p == 1 and p == 2"):
-        run("aten::multi_margin_loss", torch.randn(2, 3), torch.tensor([0, 1]), 3, 1.0, None, 1, results=[torch.empty(())])
+        run("aten::multi_margin_loss", torch.randn(2, 3), torch.tensor([0, 1]), 3, 1.0, None, 1,
+            results=[torch.empty(())])

@@ -15,13 +15,15 @@ def special(dtype):
         return torch.tensor([True, False, True])
     if not dtype.is_floating_point:
         limits = torch.iinfo(dtype)
-        return torch.tensor([0, 1, 2, 3, 7, 100, limits.max, limits.min] + ([] if limits.min == 0 else [-1, -7]), dtype=dtype)
+        return torch.tensor([0, 1, 2, 3, 7, 100, limits.max, limits.min] + ([] if limits.min == 0 else [-1, -7]),
+                            dtype=dtype)
     return torch.tensor(SPECIAL, dtype=dtype)
 
 
 # name: dtypes beside the float types
 UNARY = {name: [torch.complex64, torch.int64] for name in (
-    "abs acos asin asinh atan cos cosh exp log log10 log2 log1p sigmoid sin sinh sqrt tan tanh reciprocal rsqrt").split()}
+    "abs acos asin asinh atan cos cosh exp log log10 log2 log1p sigmoid sin sinh sqrt tan tanh reciprocal "
+    "rsqrt").split()}
 UNARY |= {name: [torch.int64, torch.uint8] for name in "ceil floor round trunc sign sgn".split()}
 UNARY |= {name: [torch.int32] for name in "acosh atanh deg2rad rad2deg exp2 expm1 angle".split()}
 UNARY |= {"neg": [torch.int64, torch.uint8, torch.complex64], "frac": [], "bitwise_not": [torch.int32, torch.bool]}
@@ -36,8 +38,8 @@ def test_an_op_of_one_operand_gives_what_the_cpu_gives(name):
         if name == "nan_to_num":
             compare("aten::nan_to_num", special(dtype))  # its defaults are the limits of the dtype itself
             continue
-        # float32: XLA's functions are within a few units in the last place (rtol 5e-6 holds where one argument is large).
-        compare_wide("aten::" + name, special(dtype), **({"rtol": 5e-6} if dtype in (torch.float32, torch.complex64) else {}))
+        # XLA's float32 functions are within a few units in the last place.
+        compare_wide("aten::" + name, special(dtype), rtol=5e-6 if dtype in (torch.float32, torch.complex64) else None)
 
 
 ARITHMETIC = "add.Tensor sub.Tensor rsub.Tensor mul.Tensor div.Tensor".split()
@@ -87,7 +89,8 @@ def test_complex_numbers_follow_pytorch(name):
 
 @pytest.mark.parametrize("a, b", [(torch.int32, torch.int64), (torch.int64, torch.float32), (torch.bool, torch.int32),
                                   (torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16),
-                                  (torch.float32, torch.complex64), (torch.uint8, torch.int8), (torch.float32, torch.float64)])
+                                  (torch.float32, torch.complex64), (torch.uint8, torch.int8),
+                                  (torch.float32, torch.float64)])
 def test_two_dtypes_are_promoted_as_in_pytorch(a, b):
     x, y = special(a)[:3], special(b)[1:4]
     for name in ("add.Tensor", "mul.Tensor", "div.Tensor", "eq.Tensor"):

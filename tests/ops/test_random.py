@@ -76,7 +76,8 @@ def test_complex_normal_numbers_share_their_variance():
 
 
 @pytest.mark.parametrize("name, args, mean, std", [
-    ("exponential", (2.0,), 0.5, 0.5), ("log_normal", (0.0, 0.5), math.exp(0.125), 0.6039), ("geometric", (0.25,), 4.0, 3.4641),
+    ("exponential", (2.0,), 0.5, 0.5), ("log_normal", (0.0, 0.5), math.exp(0.125), 0.6039),
+    ("geometric", (0.25,), 4.0, 3.4641),
     ("bernoulli.p", (0.3,), 0.3, 0.4583)])
 def test_mean_and_deviation_of_a_distribution(name, args, mean, std):
     x = draw(name, torch.empty(N), *args)

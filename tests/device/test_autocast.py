@@ -1,0 +1,125 @@
+"""Autocast: which op runs in which type, and that gradients keep the parameter's."""
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from compare import same
+
+LOWER = {
+    "linear": lambda x: F.linear(x, x), "matmul": lambda x: x @ x, "bmm": lambda x: torch.bmm(x[None], x[None]),
+    "addmm": lambda x: torch.addmm(x, x, x),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "conv2d": lambda x: F.conv2d(x[None, None], x[None, None, :2, :2]),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
+}
+FLOAT32 = {
+    "softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1), "exp": lambda x: x.exp(),
+    "log": lambda x: x.log(),
+    "sum": lambda x: x.sum(), "cumsum": lambda x: x.cumsum(0), "prod": lambda x: x.prod(0), "norm": lambda x: x.norm(),
+    "pow": lambda x: x.pow(2),
+    "layer_norm": lambda x: F.layer_norm(x, (4,)), "mse_loss": lambda x: F.mse_loss(x, x + 1),
+    "rsqrt": lambda x: x.rsqrt(),
+    "cross_entropy": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2, 3], device=x.device)),
+}
+HALVES = pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+
+
+def positive(dtype):
+    return (torch.rand(4, 4, device="tpu") + 0.5).to(dtype)
+
+
+@HALVES
+@pytest.mark.parametrize("name", LOWER)
+def test_products_run_in_the_half_type(name, half):
+    x = positive(torch.float32)
+    with torch.autocast("tpu", dtype=half):
+        assert LOWER[name](x).dtype is half
+    assert LOWER[name](x).dtype is torch.float32
+
+
+@HALVES
+@pytest.mark.parametrize("name", FLOAT32)
+def test_sums_and_powers_run_in_float32(name, half):
+    x = positive(half)
+    with torch.autocast("tpu", dtype=half):
+        assert FLOAT32[name](x).dtype is torch.float32
+
+
+@HALVES
+def test_other_ops_keep_their_type_and_mixed_arguments_take_the_widest(half):
+    x, y = positive(half), positive(torch.float32)
+    with torch.autocast("tpu", dtype=half):
+        assert (x + x).dtype is half and x.relu().dtype is half and (x + y).dtype is torch.float32
+        assert torch.cat([x, y]).dtype is torch.float32 and torch.stack([y, x]).dtype is torch.float32
+        assert torch.addcmul(x, y, x).dtype is torch.float32
+
+
+def test_regions_nest_and_end():
+    x = torch.ones(2, 2, device="tpu")
+    with torch.autocast("tpu", dtype=torch.bfloat16):
+        assert torch.is_autocast_enabled("tpu") and (x @ x).dtype is torch.bfloat16
+        with torch.autocast("tpu", enabled=False):
+            assert (x @ x).dtype is torch.float32
+        with torch.autocast("tpu", dtype=torch.float16):
+            assert (x @ x).dtype is torch.float16
+        assert (x @ x).dtype is torch.bfloat16
+    assert not torch.is_autocast_enabled("tpu") and (x @ x).dtype is torch.float32
+
+
+def test_training_under_autocast_keeps_float32_parameters_and_follows_float32():
+    def train(enabled):
+        torch.manual_seed(2)
+        model = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3)).to("tpu")
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        x, y = torch.randn(8, 6).to("tpu"), torch.randint(3, (8,)).to("tpu")
+        losses = []
+        for _ in range(4):
+            with torch.autocast("tpu", dtype=torch.bfloat16, enabled=enabled):
+                loss = F.cross_entropy(model(x), y)
+            opt.zero_grad()
+            loss.backward()
+            assert all(p.grad.dtype is torch.float32 for p in model.parameters())
+            opt.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    low, full = train(True), train(False)
+    same(low, full, rtol=2e-2, atol=2e-2)  # bfloat16 has 8 bits
+    assert not torch.equal(low, full)
+
+
+def test_a_parameter_is_cast_once_in_a_region():
+    layer, x = nn.Linear(4, 4).to("tpu"), torch.ones(2, 4, device="tpu", dtype=torch.bfloat16)
+
+    def executions(times):
+        before = torch.tpu.counters()["executions"]
+        with torch.autocast("tpu", dtype=torch.bfloat16):
+            for _ in range(times):
+                layer(x)
+        return torch.tpu.counters()["executions"] - before
+
+    # Weight and bias become bfloat16 once; then there is one product a call.
+    assert [executions(times) for times in (1, 2, 5)] == [3, 4, 7]
+
+
+def test_custom_functions_take_the_type_that_they_ask_for():
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="tpu", cast_inputs=torch.float32)
+        def forward(ctx, x):
+            assert x.dtype is torch.float32 and not torch.is_autocast_enabled("tpu")
+            ctx.save_for_backward(x)
+            return x @ x
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="tpu")
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad @ x.t() + x.t() @ grad
+
+    x = positive(torch.bfloat16).requires_grad_()
+    with torch.autocast("tpu", dtype=torch.bfloat16):
+        y = Product.apply(x)
+        assert y.dtype is torch.float32
+    y.sum().backward()
+    assert x.grad.dtype is torch.bfloat16
