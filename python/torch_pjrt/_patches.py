@@ -1,7 +1,5 @@
 """Where PyTorch has no hook for a device, the Python function is replaced. Every such place, and why."""
-import atexit
 import functools
-import time
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -57,18 +55,6 @@ def _after_optimizer_step() -> None:
     register_optimizer_step_post_hook(cut)
 
 
-def _backward_before_exit() -> None:
-    """A device's autograd thread frees a backward's Python objects after backward() returned, and waits for the GIL to
-    do so. When Python ends first, the thread is unwound out of a destructor and the process aborts (torch 2.13,
-    engine.cpp, Engine::thread_main). So the GIL is left to it for a moment."""
-
-    def leave_the_gil() -> None:
-        if _C.is_started():
-            time.sleep(0.02)
-
-    atexit.register(leave_the_gil)
-
-
 _meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
 
 
@@ -92,5 +78,4 @@ def apply() -> None:
     _to_dlpack()
     _after_optimizer_step()
     _fused_gru_cell()
-    _backward_before_exit()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
