@@ -36,13 +36,7 @@ def training(device, optimizer, options, steps=4):
     return list(model.parameters())
 
 
-NO_LOWERING = {"SGD, fused": "aten::_fused_sgd_", "Adagrad, fused": "aten::_fused_adagrad_"}
-
-
-@pytest.mark.parametrize("name",
-                         [pytest.param(n,
-                                       marks=pytest.mark.xfail(strict=True, reason=f"{NO_LOWERING[n]} has no lowering"))
-                                  if n in NO_LOWERING else n for n in CHOICES])
+@pytest.mark.parametrize("name", CHOICES)
 def test_parameters_after_steps_are_the_cpus_without_a_fallback(name, native):
     optimizer, options = CHOICES[name]
     like_cpu(lambda d: training(d, optimizer, options), rtol=1e-3,
