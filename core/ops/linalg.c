@@ -53,13 +53,6 @@ static hlo_value first_bad_minor(hlo *h, hlo_value a, hlo_value factor) {
   return info;
 }
 
-// The matrix of which only one triangle was given, the other being its adjoint.
-static hlo_value hermitian(hlo *h, hlo_value x, bool upper) {
-  if (upper) x = pj_adjoint(h, x);
-  hlo_value on = hlo_ge(h, pj_row_of(h, x), pj_column_of(h, x));
-  return hlo_select(h, on, x, pj_adjoint(h, x));
-}
-
 // aten::linalg_cholesky_ex(self, *, upper, check_errors): L (or U = L^H), info
 static void lower_cholesky(pj_lowering *l) {
   hlo *h = l->h;
@@ -70,7 +63,7 @@ static void lower_cholesky(pj_lowering *l) {
     return;
   }
   bool upper = pj_bool(l, 1);
-  a = hermitian(h, a, upper);
+  a = pj_hermitian(h, a, upper);
   hlo_value factor = pj_lower(h, hlo_cholesky(h, a, true));
   pj_return_reshaped(l, 0, upper ? pj_adjoint(h, factor) : factor);
   pj_return_reshaped(l, 1, first_bad_minor(h, a, factor));

@@ -29,6 +29,12 @@ static hlo_value masked(hlo *h, hlo_value mask, hlo_value x) { return hlo_select
 hlo_value pj_lower(hlo *h, hlo_value x) { return masked(h, hlo_ge(h, pj_row_of(h, x), pj_column_of(h, x)), x); }
 hlo_value pj_upper(hlo *h, hlo_value x) { return masked(h, hlo_le(h, pj_row_of(h, x), pj_column_of(h, x)), x); }
 
+hlo_value pj_hermitian(hlo *h, hlo_value x, bool upper) {
+  if (upper) x = pj_adjoint(h, x);
+  hlo_value given = hlo_ge(h, pj_row_of(h, x), pj_column_of(h, x));
+  return hlo_select(h, given, x, pj_adjoint(h, x));
+}
+
 hlo_value pj_diagonal(hlo *h, hlo_value x) {
   int64_t k = x.dims[1] < x.dims[2] ? x.dims[1] : x.dims[2];
   x = pj_block(h, x, k, k);

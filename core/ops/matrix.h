@@ -15,6 +15,8 @@ hlo_value pj_column_of(hlo *h, hlo_value x);
 hlo_value pj_eye(hlo *h, pj_dtype dtype, int64_t batch, int64_t rows, int64_t columns);
 hlo_value pj_lower(hlo *h, hlo_value x);      // zero above the diagonal
 hlo_value pj_upper(hlo *h, hlo_value x);      // zero below the diagonal
+// The Hermitian matrix of which x gives one triangle; the other is not read.
+hlo_value pj_hermitian(hlo *h, hlo_value x, bool upper);
 hlo_value pj_diagonal(hlo *h, hlo_value x);   // [batch, min(m, n)]
 hlo_value pj_block(hlo *h, hlo_value x, int64_t rows, int64_t columns);    // the upper left block
 hlo_value pj_enlarged(hlo *h, hlo_value x, int64_t rows, int64_t columns); // zeros below and to the right

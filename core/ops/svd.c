@@ -128,7 +128,41 @@ static hlo_value directions(hlo *h, hlo_value rotated, hlo_value values) {
   return hlo_mul(h, pj_qr_product(h, r, n), hlo_keep(h, phase, 1));
 }
 
-// aten::_linalg_svd(A, full_matrices, compute_uv, driver): U, S, Vh
+typedef struct svd {
+  hlo_value u, s, v;  // A = u diag(s) v^H; u and v are invalid unless asked for
+} svd;
+
+enum { VALUES, REDUCED, FULL };
+
+// Of matrices with at least as many rows as columns.
+static svd svd_of_tall(hlo *h, hlo_value a, int parts) {
+  int64_t batch = a.dims[0], m = a.dims[1], n = a.dims[2];
+  // squares of the elements must not overflow
+  hlo_value size = hlo_reduce(h, HLO_MAX, hlo_abs(h, a), (int[]){1, 2}, 2);
+  size = hlo_select(h, hlo_eq(h, size, pj_full_like(h, size, 0)), pj_full_like(h, size, 1), size);
+  a = hlo_div(h, a, hlo_convert(h, hlo_reshape(h, size, 3, (int64_t[]){batch, 1, 1}), a.dtype));
+  // nor underflow inside the compiler's QR: what is this much smaller than the largest element is lost in the rounding
+  hlo_value lost = hlo_lt(h, hlo_abs(h, a), pj_full_like(h, size, pj_real_dtype(a.dtype) == PJ_F64 ? 1e-130 : 1e-14));
+  a = hlo_select(h, lost, pj_full_like(h, a, 0), a);
+  pj_reflectors qr = pj_qr(h, a);
+  decomposition d = decompose(h, pj_upper(h, pj_block(h, qr.a, n, n)));
+  svd result = {.u = {.id = -1}, .s = hlo_mul(h, d.values, hlo_keep(h, size, 1)), .v = {.id = -1}};
+  if (parts == VALUES) return result;
+  hlo_value q = pj_qr_product(h, qr, parts == FULL ? m : n);
+  result.u = hlo_matmul(h, columns(h, q, 0, n), directions(h, d.rotated, d.values), a.dtype);
+  if (parts == FULL && m > n) result.u = hlo_concatenate(h, (hlo_value[]){result.u, columns(h, q, n, m)}, 2, 2);
+  result.v = d.v;
+  return result;
+}
+
+// A^H = u s v^H is A = v s u^H.
+static svd svd_of(hlo *h, hlo_value a, int parts) {
+  if (a.dims[1] >= a.dims[2]) return svd_of_tall(h, a, parts);
+  svd d = svd_of_tall(h, pj_adjoint(h, a), parts);
+  return (svd){.u = d.v, .s = d.s, .v = d.u};
+}
+
+// aten::_linalg_svd(A, full_matrices, compute_uv, driver): U, S, Vh; U and Vh are empty unless asked for
 static void lower_svd(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value a = pj_matrices(l, 0);
@@ -140,32 +174,51 @@ static void lower_svd(pj_lowering *l) {
     if (vectors && full && batch && width) pj_return_reshaped(l, 2, pj_eye(h, a.dtype, batch, width, width));
     return;
   }
-  bool wide = rows < width;  // then A^H = U' S V'^H is decomposed, and A = V' S U'^H
-  if (wide) a = pj_adjoint(h, a);
-  int64_t m = a.dims[1], n = a.dims[2];
-  // squares of the elements must not overflow
-  hlo_value size = hlo_reduce(h, HLO_MAX, hlo_abs(h, a), (int[]){1, 2}, 2);
-  size = hlo_select(h, hlo_eq(h, size, pj_full_like(h, size, 0)), pj_full_like(h, size, 1), size);
-  a = hlo_div(h, a, hlo_convert(h, hlo_reshape(h, size, 3, (int64_t[]){batch, 1, 1}), a.dtype));
-  // nor underflow inside the compiler's QR: what is this much smaller than the largest element is lost in the rounding
-  hlo_value lost = hlo_lt(h, hlo_abs(h, a), pj_full_like(h, size, pj_real_dtype(a.dtype) == PJ_F64 ? 1e-130 : 1e-14));
-  a = hlo_select(h, lost, pj_full_like(h, a, 0), a);
-  pj_reflectors qr = pj_qr(h, a);
-  decomposition d = decompose(h, pj_upper(h, pj_block(h, qr.a, n, n)));
-  pj_return_reshaped(l, 1, hlo_mul(h, d.values, hlo_keep(h, size, 1)));
-  if (!vectors) {
+  svd d = svd_of(h, a, !vectors ? VALUES : full ? FULL : REDUCED);
+  pj_return_reshaped(l, 1, d.s);
+  if (vectors) {
+    pj_return_reshaped(l, 0, d.u);
+    pj_return_reshaped(l, 2, pj_adjoint(h, d.v));
+  } else {
     pj_return_fill(l, 0, 0);
     pj_return_fill(l, 2, 0);
+  }
+}
+
+// A tolerance argument, one a matrix, as [batch, 1].
+static hlo_value tolerance(pj_lowering *l, int argument, pj_dtype dtype, pj_type matrices) {
+  hlo_value x = hlo_convert(l->h, pj_tensor(l, argument), dtype);
+  x = hlo_broadcast_to(l->h, x, matrices.rank - 2, matrices.dims);
+  return hlo_reshape(l->h, x, 2, (int64_t[]){hlo_size(x), 1});
+}
+
+// aten::linalg_pinv.atol_rtol_tensor(self, *, atol, rtol, hermitian): v diag(1 / s) u^H, where values s not above
+// max(atol, rtol * largest s) count as 0. rtol is max(m, n) * epsilon unless given, and 0 when atol > 0 is.
+static void lower_pinv(pj_lowering *l) {
+  hlo *h = l->h;
+  pj_type type = pj_tensor_type(l, 0);
+  hlo_value a = pj_matrices(l, 0);
+  if (hlo_size(a) == 0) {
+    pj_return_fill(l, 0, 0);
     return;
   }
-  hlo_value q = pj_qr_product(h, qr, full ? m : n);
-  hlo_value u = hlo_matmul(h, columns(h, q, 0, n), directions(h, d.rotated, d.values), a.dtype);
-  if (full && m > n) u = hlo_concatenate(h, (hlo_value[]){u, columns(h, q, n, m)}, 2, 2);
-  pj_return_reshaped(l, 0, wide ? d.v : u);
-  pj_return_reshaped(l, 2, pj_adjoint(h, wide ? u : d.v));
+  if (pj_bool(l, 3)) a = pj_hermitian(h, a, false);
+  svd d = svd_of(h, a, REDUCED);
+  pj_dtype real = d.s.dtype;
+  double epsilon = real == PJ_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+  hlo_value zero = hlo_constant(h, real, 0), none = hlo_full(h, real, 2, (int64_t[]){a.dims[0], 1}, 0);
+  hlo_value atol = pj_present(l, 1) ? tolerance(l, 1, real, type) : none;
+  hlo_value usual = hlo_constant(h, real, epsilon * (double)(a.dims[1] > a.dims[2] ? a.dims[1] : a.dims[2]));
+  hlo_value rtol = pj_present(l, 2) ? tolerance(l, 2, real, type) : hlo_select(h, hlo_gt(h, atol, zero), none, usual);
+  hlo_value least = hlo_max(h, atol, hlo_mul(h, rtol, hlo_slice_dim(h, d.s, 1, 0, 1)));
+  hlo_value kept = hlo_gt(h, d.s, least), one = hlo_constant(h, real, 1);
+  hlo_value inverse = hlo_select(h, kept, hlo_div(h, one, hlo_select(h, kept, d.s, one)), zero);
+  hlo_value scaled = hlo_mul(h, d.v, hlo_convert(h, hlo_keep(h, inverse, 1), a.dtype));
+  pj_return_reshaped(l, 0, hlo_matmul(h, scaled, pj_adjoint(h, d.u), a.dtype));
 }
 
 PJ_LOWERINGS(svd_lowerings) = {
     {"aten::_linalg_svd", lower_svd},
+    {"aten::linalg_pinv.atol_rtol_tensor", lower_pinv},
     {0},
 };

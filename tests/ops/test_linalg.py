@@ -136,3 +136,19 @@ def test_matrix_exponentials_equal_the_cpus(sizes, dtype):
     tol = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
     for factor in (0.01, 1, 2):
         compare("aten::linalg_matrix_exp", make(dtype, *sizes) * factor, **tol)
+
+
+# atol and rtol are arguments of the op here, and of `compare` too.
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 6, 3), (3, 7)])
+def test_pseudoinverses_equal_the_cpus(sizes, dtype):
+    name, a, tol = "aten::linalg_pinv.atol_rtol_tensor", make(dtype, *sizes), close(dtype)
+    compare(name, a, **tol)
+    compare(name, a[..., :1] @ a[..., :1, :], **tol)
+    real = a.real.dtype
+    for cut in ({"atol": torch.tensor(0.5, dtype=real)}, {"rtol": torch.full(sizes[:-2], 0.5, dtype=real)}):
+        got, = run(name, a, results=[a.mT.contiguous()], **cut)
+        torch.testing.assert_close(got, torch.linalg.pinv(a, **cut), **tol)
+    if sizes == (4, 4):
+        compare(name, positive(dtype, *sizes).tril(), hermitian=True, **tol)
+    compare(name, make(dtype, 0, 3))
