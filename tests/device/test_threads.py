@@ -68,7 +68,7 @@ def test_destructors_that_use_the_device_and_threads_that_drop_tensors_do_not_de
     run("""
     import gc, threading, weakref
     class Dropped:
-        def __init__(self): self.x = torch.ones(8, device="tpu"); self.me = self  # a cycle, so that __del__ runs anywhere
+        def __init__(self): self.x = torch.ones(8, device="tpu"); self.me = self  # a cycle: __del__ runs anywhere
         def __del__(self): (self.x + 1).sum()
     stop = False
     def drop():
