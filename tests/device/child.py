@@ -26,7 +26,7 @@ def works():
 def run(program: str, timeout: float = 240, prelude: str = PRELUDE, **environment: str) -> str:
     """Runs the program and gives what it wrote to stdout and stderr; fails when it died, hung or raised."""
     command = [sys.executable, "-X", "faulthandler", "-c", prelude + textwrap.dedent(program)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=timeout, env=dict(os.environ, **environment))
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=timeout, env=dict(os.environ, **environment))
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
     return done.stdout

@@ -37,10 +37,12 @@ def test_generators_end():
 
 @pytest.mark.parametrize("op", [
     lambda x, y: x + y, lambda x, y: y + x, lambda x, y: x @ y, lambda x, y: y @ x, lambda x, y: torch.cat([x, y]),
-    lambda x, y: torch.cat([y, x]), lambda x, y: y.add_(x), lambda x, y: x.mul_(y), lambda x, y: torch.where(y > 0, x, x),
+    lambda x, y: torch.cat([y, x]), lambda x, y: y.add_(x), lambda x, y: x.mul_(y),
+    lambda x, y: torch.where(y > 0, x, x),
     lambda x, y: torch.add(x, x, out=y), lambda x, y: torch.add(y, y, out=x), lambda x, y: torch.addmm(x, x, y),
     lambda x, y: torch.nn.functional.linear(x, x, y[0]), lambda x, y: torch.nn.functional.embedding(y.long(), x),
-    lambda x, y: x.index_put_((torch.tensor([0]),), y[0]), lambda x, y: y[x.long()], lambda x, y: torch._foreach_add([x], [y]),
+    lambda x, y: x.index_put_((torch.tensor([0]),), y[0]), lambda x, y: y[x.long()],
+    lambda x, y: torch._foreach_add([x], [y]),
     lambda x, y: torch.stack([x, y]), lambda x, y: x.masked_scatter(x > 0, y), lambda x, y: torch.lerp(x, y, 0.5)])
 def test_tensors_of_two_devices_in_one_op_are_told_with_both_devices(op):
     with pytest.raises(RuntimeError, match="same device.*(tpu:0.*cpu|cpu.*tpu)"):
@@ -94,7 +96,8 @@ def test_a_type_that_the_device_does_not_have_is_named(make):
 
 @pytest.mark.parametrize("make", [
     lambda: torch.eye(3).to_sparse().to(D), lambda: a(3, 3).to_sparse(),
-    lambda: torch.sparse_coo_tensor(a(1, 1).long() * 0, a(1), (2,)), lambda: torch.empty(2, layout=torch.sparse_coo, device=D),
+    lambda: torch.sparse_coo_tensor(a(1, 1).long() * 0, a(1), (2,)),
+    lambda: torch.empty(2, layout=torch.sparse_coo, device=D),
     lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(D),
     lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device=D) * 2])
 def test_a_layout_that_the_device_does_not_have_is_named(make):
@@ -110,10 +113,13 @@ def test_more_than_16_dimensions_are_told(make):
         make()
 
 
+# torch.float and the like would hide Python's.
+NAMES = {k: v for k, v in vars(torch).items() if k not in ("float", "int", "bool")}
+
+
 def on(device, expression):
     with torch.device(device):
-        return eval(expression, {"F": F} | {k: v for k, v in vars(torch).items() if k not in ("float", "int", "bool", "long", "list")}
-                    | {"long": torch.int64})
+        return eval(expression, {"F": F, **NAMES})
 
 
 SIZES = """
@@ -387,7 +393,8 @@ def test_out_of_memory_names_the_five_largest_tensors_and_the_tensors_stay():
     works()
     torch.tpu.set_per_process_memory_fraction(1.0)
     assert torch.ones(1 << 21, device="tpu").sum().item() == 1 << 21
-    assert [error(torch.tpu.set_per_process_memory_fraction, f)[0] for f in (-0.1, 1.1, float("nan"))] == ["ValueError"] * 3
+    for bad in (-0.1, 1.1, float("nan")):
+        assert error(torch.tpu.set_per_process_memory_fraction, bad)[0] == "ValueError"
     """)
 
 
@@ -418,7 +425,8 @@ def test_a_compiler_that_dies_is_an_exception_and_in_place_targets_keep_their_va
     want[8:].mul_(3)
     assert torch.equal(x.cpu(), want)
     works()
-    """, PJ_WORKER_FAULT=fault, TORCH_PJRT_CACHE_DIR="", TORCH_PJRT_COMPILE_TIMEOUT_MS="500" if fault == "hang" else "60000",
+    """, PJ_WORKER_FAULT=fault, TORCH_PJRT_CACHE_DIR="",
+        TORCH_PJRT_COMPILE_TIMEOUT_MS="500" if fault == "hang" else "60000",
         TORCH_PJRT_WORKER_BYTES=str(1 << 28) if fault == "memory" else "0")
 
 
@@ -457,7 +465,7 @@ def interrupted(f):
 def test_ctrl_c_ends_a_long_compile_and_the_target_keeps_its_value():
     run(INTERRUPT + """
 x = torch.arange(4096.0).to("tpu")
-torch.arange(4096.0, device="meta").mul_(2)  # imports what PyTorch's meta kernels need: the signal shall meet the compile
+torch.arange(4096.0, device="meta").mul_(2)  # imports what meta kernels need: the signal shall meet the compile
 assert interrupted(lambda: x.mul_(2)) < 10  # of the 10 minutes that a compile may take
 del os.environ["PJ_WORKER_FAULT"]
 assert torch.equal(x.cpu(), torch.arange(4096.0))

@@ -47,7 +47,10 @@ def test_processes_that_fill_one_cache_at_once_all_work(tmp_path):
     assert not [p for p in (tmp_path / "cache").iterdir() if len(p.name) != 64]  # no temporary file is left
 
 
-@pytest.mark.parametrize("damage", ["cut short", "a bit flipped", "empty", "text", "the entry of another program", "a directory"])
+DAMAGES = ["cut short", "a bit flipped", "empty", "text", "the entry of another program", "a directory"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_or_foreign_entry_is_dropped_and_made_again(tmp_path, damage):
     folder = tmp_path / "cache"
     compiles, _ = counts(run(WORK, TORCH_PJRT_CACHE_DIR=str(folder)))
@@ -58,8 +61,9 @@ def test_a_damaged_or_foreign_entry_is_dropped_and_made_again(tmp_path, damage):
             path.unlink()
             path.mkdir()
             continue
-        path.write_bytes({"cut short": content[:-100], "a bit flipped": content[:200] + bytes([content[200] ^ 1]) + content[201:],
-                          "empty": b"", "text": b"hello" * 1000, "the entry of another program": contents[i - 1]}[damage])
+        flipped = content[:200] + bytes([content[200] ^ 1]) + content[201:]
+        path.write_bytes({"cut short": content[:-100], "a bit flipped": flipped, "empty": b"", "text": b"hello" * 1000,
+                          "the entry of another program": contents[i - 1]}[damage])
     output = run(WORK, TORCH_PJRT_CACHE_DIR=str(folder))
     assert counts(output) == (compiles, 0)
     told = output.count("torch_pjrt: compile cache")  # each trouble once; a directory cannot be removed and made again
@@ -83,7 +87,8 @@ def test_a_full_disk_under_the_cache_is_told_once_and_everything_works(tmp_path)
 def test_a_file_system_without_room_is_told_once_and_everything_works(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,mode=700", "none", str(folder)], capture_output=True).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,mode=700", "none", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         output = run(WORK, TORCH_PJRT_CACHE_DIR=str(folder))

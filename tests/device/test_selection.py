@@ -28,8 +28,8 @@ def plugins(tmp_path_factory):
         source.write_text(code)
         compile_library(folder / name, source)
     core = ROOT / "core"
-    compile_library(folder / "fake.so", f"-I{core}/include", f"-I{core}", "-pthread", core / "tests/fake_plugin/plugin.c",
-                    core / "tests/fake_plugin/program.c", core / "base/dtype.c")
+    compile_library(folder / "fake.so", f"-I{core}/include", f"-I{core}", "-pthread",
+                    core / "tests/fake_plugin/plugin.c", core / "tests/fake_plugin/program.c", core / "base/dtype.c")
     (folder / "text.so").write_text("this is no library")
     return folder
 
@@ -58,7 +58,8 @@ def test_a_plugin_that_cannot_be_used_is_told_with_its_path_and_a_right_one_work
 @pytest.mark.parametrize("setting, words", [
     ({"FAKE_PLUGIN_MINOR": "50"}, ["PJRT API 0.50", "0.57", "use another plugin version"]),
     ({"FAKE_PLUGIN_ABSENT": "PJRT_LoadedExecutable_Execute"}, ["PJRT_LoadedExecutable_Execute is absent"]),
-    ({"FAKE_PLUGIN_FAIL": "PJRT_Client_Create:9:the chips are in use by process 7"}, ["the chips are in use by process 7"]),
+    ({"FAKE_PLUGIN_FAIL": "PJRT_Client_Create:9:the chips are in use by process 7"},
+     ["the chips are in use by process 7"]),
 ])
 def test_a_plugin_that_is_too_old_or_finds_no_chip_is_told(plugins, setting, words):
     run(f"""
@@ -125,7 +126,8 @@ def test_a_package_that_does_not_load_never_breaks_import_torch(tmp_path, damage
     if damage == "not a library":
         (package / "_C.so").write_text("half of a file")
     elif damage == "another Python":  # what CPython says of a module whose symbols it lacks
-        (tmp_path / "c.c").write_text("extern void PyOfAnotherVersion(void); void *PyInit__C(void) { PyOfAnotherVersion(); return 0; }")
+        (tmp_path / "c.c").write_text("extern void PyOfAnotherVersion(void);\n"
+                                      "void *PyInit__C(void) { PyOfAnotherVersion(); return 0; }")
         compile_library(package / "_C.so", tmp_path / "c.c")
     info = tmp_path / "torch_pjrt-0.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""Threads: ops of several at once, compiles that others wait for, and no deadlock. A hang is a failure: child.run has a limit."""
+"""Threads: ops of several at once, compiles that others wait for, and no deadlock (child.run has a time limit)."""
 from child import run
 
 
@@ -68,7 +68,7 @@ def test_destructors_that_use_the_device_and_threads_that_drop_tensors_do_not_de
     run("""
     import gc, threading, weakref
     class Dropped:
-        def __init__(self): self.x = torch.ones(8, device="tpu"); self.me = self  # a cycle: the collector runs __del__ anywhere
+        def __init__(self): self.x = torch.ones(8, device="tpu"); self.me = self  # a cycle: __del__ runs anywhere
         def __del__(self): (self.x + 1).sum()
     stop = False
     def drop():
