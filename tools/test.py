@@ -114,7 +114,12 @@ def device(jobs):
         return False
     plugin = next(iter(installed_plugins(library, "cpu").values()))
     environment = dict(os.environ, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
-    return run([sys.executable, "-m", "pytest", "-q", "-rfEs", "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment)
+    pytest = [sys.executable, "-m", "pytest", "-q", "-rfEs"]
+    if run([*pytest, "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment):
+        return True
+    # Some tests send signals and wait for limits: what failed beside others is asked once more alone, and both runs are shown.
+    print("once more, alone: what failed", flush=True)
+    return run([*pytest, "--last-failed", "--last-failed-no-failures", "none", "tests"], env=environment)
 
 
 def counts(jobs):
