@@ -39,18 +39,11 @@ pj_status pj_graph_add_constant(pj_graph *g, pj_constant constant, uint32_t *out
   return NULL;
 }
 
-static bool same_type(const pj_type *a, const pj_type *b) {
-  if (a->dtype != b->dtype || a->rank != b->rank) return false;
-  for (int i = 0; i < a->rank; ++i)
-    if (a->dims[i] != b->dims[i]) return false;
-  return true;
-}
-
 static pj_status check_ref(const pj_graph *g, const pj_signature *s, uint32_t i, pj_ref ref) {
   const pj_operand *o = &s->operands[i];
   bool fits = false;
   switch (ref.kind) {
-    case PJ_REF_VALUE: fits = !o->is_number && ref.index < g->value_count && same_type(&g->values[ref.index], &o->base); break;
+    case PJ_REF_VALUE: fits = !o->is_number && ref.index < g->value_count && pj_type_equal(&g->values[ref.index], &o->base); break;
     case PJ_REF_NUMBER: fits = o->is_number && ref.index < g->number_count && g->numbers[ref.index] == o->base.dtype; break;
     case PJ_REF_CONSTANT:
       fits = o->is_number && ref.index < g->constant_count && g->constants[ref.index].dtype == o->base.dtype;

@@ -39,12 +39,8 @@ static void read_dims(reader *r, int rank, int64_t *out) {
 
 static void contiguous_view(const pj_type *type, pj_view *out_view) {
   *out_view = (pj_view){.dtype = type->dtype, .rank = type->rank};
-  int64_t stride = 1;
-  for (int i = type->rank - 1; i >= 0; --i) {
-    out_view->sizes[i] = type->dims[i];
-    out_view->strides[i] = stride;
-    stride *= type->dims[i] > 0 ? type->dims[i] : 1;
-  }
+  for (int i = 0; i < type->rank; ++i) out_view->sizes[i] = type->dims[i];
+  pj_row_major_strides(type->rank, type->dims, out_view->strides);
 }
 
 static pj_operand *new_operand(reader *r) {

@@ -23,6 +23,21 @@ pj_status pj_type_check(const pj_type *type) {
   return NULL;
 }
 
+bool pj_type_equal(const pj_type *a, const pj_type *b) {
+  if (a->dtype != b->dtype || a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; ++i)
+    if (a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
+void pj_row_major_strides(int rank, const int64_t *dims, int64_t *out_strides) {
+  int64_t stride = 1;
+  for (int i = rank - 1; i >= 0; --i) {
+    out_strides[i] = stride;
+    stride *= dims[i] > 0 ? dims[i] : 1;
+  }
+}
+
 int64_t pj_type_elements(const pj_type *type) {
   int64_t count = 1;
   for (int i = 0; i < type->rank; ++i) count *= type->dims[i];

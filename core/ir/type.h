@@ -27,6 +27,12 @@ typedef struct pj_view {
 // more bytes than int64 counts (also when each size 0 were 1, so that no product of sizes overflows).
 pj_status pj_type_check(const pj_type *type);
 
+// The same dtype and the same dims.
+bool pj_type_equal(const pj_type *a, const pj_type *b);
+
+// Strides in elements of a dense row-major array with these dims; a size of 0 counts as 1, as in PyTorch.
+void pj_row_major_strides(int rank, const int64_t *dims, int64_t *out_strides);
+
 int64_t pj_type_elements(const pj_type *type);
 size_t pj_type_bytes(const pj_type *type);
 

@@ -52,12 +52,8 @@ void pj_view_at_least_1d(pj_view *view) {
 
 pj_view pj_view_whole(hlo_value x) {
   pj_view view = {.dtype = x.dtype, .rank = x.rank};
-  int64_t stride = 1;
-  for (int d = x.rank - 1; d >= 0; --d) {
-    view.sizes[d] = x.dims[d];
-    view.strides[d] = stride;
-    stride *= x.dims[d] > 0 ? x.dims[d] : 1;
-  }
+  for (int d = 0; d < x.rank; ++d) view.sizes[d] = x.dims[d];
+  pj_row_major_strides(x.rank, x.dims, view.strides);
   return view;
 }
 

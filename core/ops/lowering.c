@@ -248,12 +248,8 @@ hlo_value pj_target(pj_lowering *l, pj_view *out_view) {
   }
   hlo_value whole = operand_value(l, a->first);
   *out_view = (pj_view){.dtype = whole.dtype, .rank = whole.rank};
-  int64_t stride = 1;
-  for (int i = whole.rank - 1; i >= 0; --i) {
-    out_view->sizes[i] = whole.dims[i];
-    out_view->strides[i] = stride;
-    stride *= whole.dims[i] > 0 ? whole.dims[i] : 1;
-  }
+  for (int i = 0; i < whole.rank; ++i) out_view->sizes[i] = whole.dims[i];
+  pj_row_major_strides(whole.rank, whole.dims, out_view->strides);
   return whole;
 }
 

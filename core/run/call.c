@@ -100,13 +100,8 @@ static pj_value *materialize(pj_storage *storage, pj_dtype dtype, int rank, cons
   bool covers = pj_view_covers(&view, storage->nbytes);
   if (covers) pj_view_memory_order(&view, &natural, permutation);
   if (covers || (zeros.dtype == dtype && pj_view_rebase(&view, &flat, &natural))) {
-    zeros.rank = natural.rank;
-    int64_t stride = 1;
-    for (int i = natural.rank - 1; i >= 0; --i) {
-      zeros.sizes[i] = natural.dims[i];
-      zeros.strides[i] = stride;
-      stride *= natural.dims[i] > 0 ? natural.dims[i] : 1;
-    }
+    natural.dtype = zeros.dtype;
+    zeros = pj_dense_spec(&natural);
   }
   pj_call call = {.op = pj_runtime_op(storage->device->runtime, "pj::zeros"), .hold = true};
   pj_status status = pj_submit_own(storage->device, &call, &zeros, 1);

@@ -54,15 +54,7 @@ pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DY
   pj_type types[PJ_DYNAMIC_RESULTS];
   int count = dynamic->types(signature, types);
   pj_signature_destroy(signature);
-  for (int i = 0; i < count; ++i) {
-    out_specs[i] = (pj_tensor_spec){.dtype = types[i].dtype, .rank = types[i].rank};
-    int64_t stride = 1;
-    for (int d = types[i].rank - 1; d >= 0; --d) {
-      out_specs[i].sizes[d] = types[i].dims[d];
-      out_specs[i].strides[d] = stride;
-      stride *= types[i].dims[d] > 0 ? types[i].dims[d] : 1;
-    }
-  }
+  for (int i = 0; i < count; ++i) out_specs[i] = pj_dense_spec(&types[i]);
   *out_count = (size_t)count;
   return NULL;
 }

@@ -222,6 +222,14 @@ void pj_region_settle(pj_region *region, bool failed);
 // Gives a storage that nobody has written a value, which is retained; false: it has one.
 bool pj_storage_set_first(pj_storage *storage, pj_value *value);
 
+// A result that is a row-major array of this type.
+static inline pj_tensor_spec pj_dense_spec(const pj_type *type) {
+  pj_tensor_spec spec = {.dtype = type->dtype, .rank = type->rank};
+  memcpy(spec.sizes, type->dims, (size_t)type->rank * sizeof *type->dims);
+  pj_row_major_strides(type->rank, type->dims, spec.strides);
+  return spec;
+}
+
 // Submits an op of our own, whose result types the caller knows: they are appended to the call's arguments.
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.

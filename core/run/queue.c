@@ -125,13 +125,6 @@ typedef struct outside {
   uint64_t bytes;       // of the live outputs that need new memory
 } outside;
 
-static bool same_type(const pj_type *a, const pj_type *b) {
-  if (a->dtype != b->dtype || a->rank != b->rank) return false;
-  for (int i = 0; i < a->rank; ++i)
-    if (a->dims[i] != b->dims[i]) return false;
-  return true;
-}
-
 static bool held_by_region_only(const pj_value *v) { return atomic_load_explicit(&v->refs, memory_order_acquire) == 1; }
 
 // Fills `out`, whose arrays have room, and appends what it found to the key.
@@ -148,7 +141,7 @@ static void look_outside(pj_region *region, outside *out) {
     out->aliases[i] = -1;
     if (input->bytes < LEAST_DONATED_BYTES || !held_by_region_only(input)) continue;
     for (uint32_t k = 0; k < out->live_count && out->aliases[i] < 0; ++k) {
-      if (!same_type(region->outputs[out->live[k]]->type, input->type)) continue;
+      if (!pj_type_equal(region->outputs[out->live[k]]->type, input->type)) continue;
       bool taken = false;
       for (uint32_t j = 0; j < i && !taken; ++j) taken = out->aliases[j] == (int32_t)k;
       if (!taken) out->aliases[i] = (int32_t)k;

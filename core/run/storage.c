@@ -239,18 +239,9 @@ pj_status pj_storage_write(pj_storage *s, pj_value *source, const int64_t *sourc
 }
 
 static pj_status as_type(pj_storage *s, pj_value *value, const pj_type *type) {
-  pj_tensor_spec result = {.dtype = type->dtype, .rank = type->rank};
-  int64_t stride = 1, strides[PJ_MAX_RANK];
-  for (int i = type->rank - 1; i >= 0; --i) {
-    result.sizes[i] = type->dims[i];
-    result.strides[i] = stride;
-    stride *= type->dims[i] > 0 ? type->dims[i] : 1;
-  }
-  stride = 1;
-  for (int i = value->type->rank - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= value->type->dims[i] > 0 ? value->type->dims[i] : 1;
-  }
+  pj_tensor_spec result = pj_dense_spec(type);
+  int64_t strides[PJ_MAX_RANK];
+  pj_row_major_strides(value->type->rank, value->type->dims, strides);
   pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::as_type"), .hold = true};
   call_value(&call, value, value->type->dtype, value->type->rank, value->type->dims, strides);
   pj_status status = pj_submit_own(s->device, &call, &result, 1);
