@@ -57,6 +57,7 @@ struct pj_plan {
   pj_tensor_spec *results;
   uint32_t result_count;
   bool random;                      // its numbers differ each time
+  bool checks_indices;              // so it runs even if nobody wants its results
   bool compiled;
   const char *reason;               // why the key was new
 };
@@ -83,8 +84,8 @@ typedef struct pj_region {
   uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
   uint32_t calls;                   // ops since the last cut
   bool due;                         // complete: the thread of its last op waits to run it
-  bool random;
-  // Strict eager: what to put back when the op's program cannot be had.
+  bool random, checks_indices;
+  // What to put back when the program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
   uint32_t undo_count, undo_capacity;
 } pj_region;

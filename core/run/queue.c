@@ -27,7 +27,7 @@ static void region_clear(pj_region *region) {
   for (uint32_t i = 0; i < region->output_count; ++i) pj_value_release(region->outputs[i]);
   region->key_count = region->queued_count = region->ref_count = region->input_count = region->output_count =
       region->float_count = region->int_count = region->calls = 0;
-  region->random = region->due = false;
+  region->random = region->checks_indices = region->due = false;
 }
 
 void pj_region_destroy(pj_region *region) {
@@ -97,6 +97,7 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
     region->int_count += call->int_count;
   }
   region->random = region->random || plan->random;
+  region->checks_indices = region->checks_indices || plan->checks_indices;
   pj_reserve(&region->outputs, region->output_count, plan->result_count, &region->output_capacity,
              sizeof *region->outputs);
   pj_reserve(&call->results, call->result_count, plan->result_count, &call->result_capacity, sizeof *call->results);
@@ -426,7 +427,7 @@ static pj_status run_region(pj_device *device, pj_region *region) {
   put_key(region, (uint64_t)atomic_load_explicit(&runtime->precision, memory_order_relaxed) << 8 |
                       (uint64_t)atomic_load_explicit(&runtime->index_mode, memory_order_relaxed));
   pj_status status = NULL;
-  if (o.live_count) {
+  if (o.live_count || (region->checks_indices && atomic_load(&runtime->index_mode) != PJ_INDEX_OFF)) {
     status = pj_device_reserve_memory(device, o.bytes);
     uint64_t hash = pj_hash_words(region->key, region->key_count);
     pj_program *program = pj_map_find(&device->programs, hash, region->key, region->key_count);

@@ -118,15 +118,11 @@ bool pj_storage_set_first(pj_storage *s, pj_value *value) {
   return first;
 }
 
-// Replaces the value as part of an op. In strict eager the region remembers the old one, which comes back if the op's
-// program cannot be had. Old values that the region reads are remembered without a reference of their own, so that they
-// can be donated. Another thread may have run the op's program already: then its error is told here.
+// Replaces the value as part of an op. The region remembers the old one, which comes back if its program cannot be had.
+// Old values that the region reads or makes are remembered without a reference of their own, so that they can be donated
+// and need not be computed. Another thread may have run the op's program already: then its error is told here.
 static pj_status set_undoable(pj_storage *s, pj_value *value) {
   pj_device *device = s->device;
-  if (atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) > 1) {
-    pj_storage_set(s, value);
-    return NULL;
-  }
   pthread_mutex_lock(&device->lock);
   pj_device_wait_until_idle(device);
   if (value->error) {
@@ -144,7 +140,7 @@ static pj_status set_undoable(pj_storage *s, pj_value *value) {
   if (region->queued_count) {
     pj_reserve(&region->undo, region->undo_count, 1, &region->undo_capacity, sizeof *region->undo);
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    bool borrowed = old && old->region == region->id && !(old->ref & 1);  // the region's inputs hold it
+    bool borrowed = old && old->region == region->id;  // the region holds it
     region->undo[region->undo_count++] = (struct pj_undo){s, old, value, borrowed};
     if (!borrowed) old = NULL;  // its reference moves to the record
   }
