@@ -99,6 +99,7 @@ void push_result(Run &run, pj_call *call, const pj_plan *plan, size_t r, const s
 void return_mutated(Run &run, pj_call *call, const pj_plan *plan, const std::vector<size_t> &first) {
   const Mutation *mutation = run.op.mutation;
   const auto &schema = run.op.handle.schema();
+  if (run.lent) return run.drop();
   std::vector<IValue> arguments(run.stack.begin() + static_cast<std::ptrdiff_t>(run.first), run.stack.end());
   run.stack.resize(run.first);
   size_t next_own = 0;
@@ -144,8 +145,6 @@ std::optional<at::Generator> generator_of(Run &run) {
   if (run.op.generator < 0) return std::nullopt;
   return run.argument(static_cast<size_t>(run.op.generator)).toOptional<at::Generator>();
 }
-
-// ---- indices --------------------------------------------------------------------------------------------------------
 
 // ---- indices --------------------------------------------------------------------------------------------------------
 
@@ -244,7 +243,7 @@ void check_overlap(Run &run) {
   for (int w = 0; w < mutation->write_count; ++w) {
     auto written = static_cast<size_t>(mutation->writes[w].argument);
     if (!run.argument(written).isTensor()) continue;
-    const Tensor target = run.argument(written).toTensor();
+    const Tensor &target = run.argument(written).toTensor();
     if (!target.defined() || !target.has_storage()) continue;
     at::assert_no_internal_overlap(target);
     for (const Argument &argument : run.op.arguments) {
@@ -259,6 +258,7 @@ void check_overlap(Run &run) {
 }
 
 void run_composite(Run &run) {
+  run.own();
   run.op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, run.stack);
 }
 
@@ -385,15 +385,36 @@ bool learn(Run &run, pj_call *call) {
     return false;
   }
   if (decompose(run, call, meta)) return true;
+  run.own();
   run_on_cpu(run.op, &run.stack);
   return false;
 }
 
 }  // namespace
 
-void run_op(Op &op, Stack *stack) {
+Run::Run(Op &op, Stack &stack, bool lent)
+    : op(op), stack(stack), first(stack.size() - op.handle.schema().arguments().size()), lent(lent) {}
+
+void Run::own() {
+  if (!lent) return;
+  for (size_t i = first; i < stack.size(); ++i) {
+    IValue owned = stack[i];
+    if (stack[i].isTensor()) c10::MaybeOwnedTraits<IValue>::destroyBorrow(stack[i]);
+    stack[i] = std::move(owned);
+  }
+  lent = false;
+}
+
+void Run::drop() {
+  for (size_t i = first; lent && i < stack.size(); ++i)
+    if (stack[i].isTensor()) c10::MaybeOwnedTraits<IValue>::destroyBorrow(stack[i]);
+  lent = false;
+  stack.resize(first);
+}
+
+void run_op(Run &run) {
+  Op &op = run.op;
   op.resolve();
-  Run run{op, *stack, stack->size() - op.handle.schema().arguments().size(), false, -1, nullptr};
   run.mutates = op.mutation && (op.mutation->kind != Mutation::kHidden || writes_hidden(run));
   bool plain = op.mutation && !run.mutates;  // batch norm in eval
   if (C10_UNLIKELY(for_another_device(run) || ((!op.supported || !run.lowered()) && op.composite))) {
@@ -403,7 +424,8 @@ void run_op(Op &op, Stack *stack) {
   }
   if (C10_UNLIKELY(op.number_rule != nullptr)) check_numbers(run);
   if (!op.supported) {
-    run_on_cpu(op, stack);
+    run.own();
+    run_on_cpu(op, &run.stack);
     return;
   }
   if (op.indices) {
@@ -428,11 +450,11 @@ void run_op(Op &op, Stack *stack) {
     store_results(run, call, plan, result_groups(run, 0));
     return;
   }
-  stack->resize(run.first);
+  run.drop();
   if (auto layout = op.layout(plan)) {
     size_t next = 0;
     for (const auto &other : *layout)
-      stack->push_back(other ? *other : IValue(take_result(call, plan, next++, run.index)));
+      run.stack.push_back(other ? *other : IValue(take_result(call, plan, next++, run.index)));
     return;
   }
   auto first = result_groups(run, pj_plan_result_count(plan));

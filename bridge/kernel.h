@@ -101,20 +101,38 @@ struct Op {
   std::unordered_set<std::string> hopeless_;
 };
 
-// What one run of an op needs beside the op.
+// One run of an op: its arguments, the last on the stack, are replaced by its results.
 struct Run {
-  Op &op;
-  torch::jit::Stack &stack;
-  size_t first;                          // of the arguments on the stack
-  bool mutates;                          // results are written into arguments
-  c10::DeviceIndex index;                // the one device of all tensors; -1: not known yet
-  std::shared_ptr<const Layout> layout;  // of a new plan
+  Run(Op &op, torch::jit::Stack &stack, bool lent);
+  ~Run() { if (lent) drop(); }
+  Run(const Run &) = delete;
+  Run &operator=(const Run &) = delete;
 
   c10::IValue &argument(size_t i) { return stack[first + i]; }
   bool lowered() const { return op.lowering || (op.plain_lowering && !mutates); }
+  void own();   // the arguments, if they are lent: before they are given to PyTorch
+  void drop();  // takes the arguments off the stack
+
+  Op &op;
+  torch::jit::Stack &stack;
+  size_t first;                          // of the arguments on the stack
+  bool lent;                             // the caller holds the tensors among the arguments: the stack does not
+  bool mutates = false;                  // results are written into arguments
+  c10::DeviceIndex index = -1;           // the one device of all tensors; -1: not known yet
+  std::shared_ptr<const Layout> layout;  // of a new plan
 };
 
-void run_op(Op &op, torch::jit::Stack *stack);
+// With lent arguments an op that mutates leaves nothing on the stack: its results are the caller's own tensors.
+void run_op(Run &run);
+
+// ---- typed.cpp ------------------------------------------------------------------------------------------------------
+
+struct TypedKernel {
+  c10::KernelFunction kernel;
+  c10::impl::CppSignature signature;
+};
+// nullopt: the schema has none of the signatures that have typed kernels.
+std::optional<TypedKernel> typed_kernel(const c10::FunctionSchema &schema, Op &op);
 
 // ---- words.cpp ------------------------------------------------------------------------------------------------------
 
