@@ -64,7 +64,7 @@ struct NumberRule {
 
 struct Op {
   explicit Op(const c10::OperatorHandle &handle);
-  void resolve();  // what the core knows of it: on first use, as it needs the runtime
+  void resolve() { if (C10_UNLIKELY(!is_resolved_.load(std::memory_order_acquire))) ask_core(); }
   void remember(const pj_plan *plan, std::shared_ptr<const Layout> layout);
   std::shared_ptr<const Layout> layout(const pj_plan *plan);  // nullptr: all returns are the plan's results
   // Keys (the words of calls) that no decomposition was found for.
@@ -73,6 +73,7 @@ struct Op {
 
   c10::OperatorHandle handle;
   std::string name;
+  size_t argument_count = 0, return_count = 0;  // of the schema
   const Mutation *mutation = nullptr;
   std::vector<Argument> arguments;   // in the twin's order
   std::vector<bool> result_is_list;  // of the twin's returns
@@ -93,8 +94,11 @@ struct Op {
   uint32_t flags = 0;
 
  private:
+  void ask_core();  // what the core knows of it: on first use, as it needs the runtime
+
   std::string twin_name_;
   std::once_flag resolved_;
+  std::atomic<bool> is_resolved_{false};
   std::mutex mutex_;
   std::atomic<bool> has_layouts_{false};
   std::unordered_map<const pj_plan *, std::shared_ptr<const Layout>> layouts_;

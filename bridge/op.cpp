@@ -85,6 +85,8 @@ bool takes_indices(const std::string &base) {
 Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
   const auto &schema = handle.schema();
   name = c10::toString(handle.operator_name());
+  argument_count = schema.arguments().size();
+  return_count = schema.returns().size();
   mutation = find_mutation(name);
   std::string base = schema.name().substr(schema.name().find("::") + 2);
   composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
@@ -162,7 +164,7 @@ std::shared_ptr<const Layout> Op::layout(const pj_plan *plan) {
   return found == layouts_.end() ? nullptr : found->second;
 }
 
-void Op::resolve() {
+void Op::ask_core() {
   pj_runtime *started = runtime();
   std::call_once(resolved_, [&] {
     twin = pj_runtime_op(started, twin_name_.c_str());
@@ -177,6 +179,7 @@ void Op::resolve() {
       plain = pj_runtime_op(started, name.c_str());
       plain_lowering = pj_op_has_lowering(plain);
     }
+    is_resolved_.store(true, std::memory_order_release);
   });
 }
 
