@@ -393,9 +393,6 @@ bool learn(Run &run, pj_call *call) {
 
 }  // namespace
 
-Run::Run(Op &op, Stack &stack, bool lent)
-    : op(op), stack(stack), first(stack.size() - op.argument_count), lent(lent) {}
-
 void Run::own() {
   if (!lent) return;
   for (size_t i = first; i < stack.size(); ++i) {
@@ -433,7 +430,8 @@ void run_op(Run &run) {
     if (try_masked_fill(run)) return;
     prepare_indices(run);
   }
-  Call call(plain ? op.plain : op.twin);
+  pj_call *call = run.call;
+  call->op = plain ? op.plain : op.twin;
   write_call(run, call);
   write_extras(run, call);
   pj_device *device = device_at(run.index);

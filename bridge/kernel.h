@@ -107,7 +107,9 @@ struct Op {
 
 // One run of an op: its arguments, the last on the stack, are replaced by its results.
 struct Run {
-  Run(Op &op, torch::jit::Stack &stack, bool lent);
+  Run(Op &op, torch::jit::Stack &stack) : op(op), stack(stack), first(stack.size() - op.argument_count) {}
+  // With the call's own stack. Tensors among the arguments are lent: the caller holds them, the stack does not.
+  explicit Run(Op &op) : op(op), stack(call.stack()), first(0), lent(true) {}
   ~Run() { if (lent) drop(); }
   Run(const Run &) = delete;
   Run &operator=(const Run &) = delete;
@@ -118,9 +120,10 @@ struct Run {
   void drop();  // takes the arguments off the stack
 
   Op &op;
+  Call call;
   torch::jit::Stack &stack;
   size_t first;                          // of the arguments on the stack
-  bool lent;                             // the caller holds the tensors among the arguments: the stack does not
+  bool lent = false;
   bool mutates = false;                  // results are written into arguments
   c10::DeviceIndex index = -1;           // the one device of all tensors; -1: not known yet
   std::shared_ptr<const Layout> layout;  // of a new plan

@@ -205,7 +205,7 @@ class Kernel final : public c10::OperatorKernel {
  public:
   explicit Kernel(Op &op) : op_(op) {}
   void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, Stack *stack) {
-    Run run(op_, *stack, /*lent=*/false);
+    Run run(op_, *stack);
     run_op(run);
   }
 
@@ -225,7 +225,7 @@ class Fallback final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle &handle, c10::DispatchKeySet, Stack *stack) {
     TORCH_CHECK_NOT_IMPLEMENTED(!returns_view(handle.schema()), handle.operator_name(),
                                 " gives a view, and has no kernel for tpu tensors");
-    Run run(op_of(handle), *stack, /*lent=*/false);
+    Run run(op_of(handle), *stack);
     run_op(run);
   }
 };

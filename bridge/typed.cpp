@@ -13,7 +13,6 @@ using at::Tensor;
 using c10::IValue;
 using c10::Scalar;
 using c10::TypeKind;
-using torch::jit::Stack;
 
 namespace {
 
@@ -53,13 +52,12 @@ struct Typed<Result(Arguments...)> final : c10::OperatorKernel {
   explicit Typed(Op &op) : op(op) {}
 
   Result operator()(Arguments... arguments) {
-    Stack stack;
-    stack.reserve(sizeof...(Arguments));
-    (stack.push_back(lend(arguments)), ...);
-    Run run(op, stack, /*lent=*/true);
+    Run run(op);
+    run.stack.reserve(sizeof...(Arguments));
+    (run.stack.push_back(lend(arguments)), ...);
     run_op(run);
     if constexpr (std::is_same_v<Result, Tensor &>) return std::get<0>(std::tie(arguments...));
-    else return std::move(stack.back()).toTensor();
+    else return std::move(run.stack.back()).toTensor();
   }
 
   static bool matches(const c10::FunctionSchema &schema) {

@@ -178,7 +178,10 @@ static inline void pj_count(_Atomic uint64_t *counter, uint64_t n) {
 }
 
 // Room for `more` items after `count` in *array; aborts when host memory is exhausted (keys and queues cannot be half).
-void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item);
+void pj_grow(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item);
+static inline void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item) {
+  if (*capacity - count < more) pj_grow(array, count, more, capacity, item);
+}
 
 // FAILED_PRECONDITION in a child after fork.
 pj_status pj_runtime_check(const pj_runtime *runtime);
