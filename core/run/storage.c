@@ -55,11 +55,15 @@ void pj_storage_release(pj_storage *s) {
   s->previous->next = s->next;
   s->next->previous = s->previous;
   give(&runtime->storages_busy);
-  bool alone = atomic_load_explicit(&s->refs, memory_order_acquire) == 1;  // else an undo record has it too
-  if (!alone) take(&s->busy);
+  if (atomic_load_explicit(&s->refs, memory_order_acquire) == 1) {
+    pj_value_release(s->value);
+    free(s);
+    return;
+  }
+  take(&s->busy);  // an undo record has it too
   pj_value *value = s->value;
   s->value = NULL;
-  if (!alone) give(&s->busy);
+  give(&s->busy);
   pj_value_release(value);
   drop(s);
 }

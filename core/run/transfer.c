@@ -101,7 +101,7 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
     if (long_wait) unblock(runtime, token);
     PJ_TRY(keep_error(device, value, status));
   }
-  value->ready = true;
+  atomic_store_explicit(&value->ready, true, memory_order_release);
   if (!checks) return NULL;
   pthread_mutex_lock(&device->lock);
   status = pj_device_check_indices(device, true);
