@@ -5,7 +5,7 @@
 Each contender is a process of its own that waits while the others are measured: torch-pjrt, PyTorch on the CPU, JAX on the
 same plugin file, and a C loop over the plugin (raw). A round asks every contender of a case in turn; a ratio is the median
 over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file. On a machine
-that others use too, `--clock cpu` compares CPU seconds of all threads: right for what runs on one thread, as add and item do.
+that others use too, `--clock cpu` compares CPU seconds of all threads: right for add and item, which run on one.
 """
 import argparse
 import json
@@ -114,7 +114,8 @@ def main():
     names = sorted({name for case in wanted if case in CASES for name in CASES[case][1]})
     contenders = {name: Contender(name, options.plugin) for name in names}
     report = {"date": time.strftime("%Y-%m-%d"), "machine": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-              "load": os.getloadavg()[0], "clock": options.clock, "plugin": options.plugin.name, "versions": {n: c.version for n, c in contenders.items()}, "cases": {}}
+              "load": os.getloadavg()[0], "clock": options.clock, "plugin": options.plugin.name,
+              "versions": {n: c.version for n, c in contenders.items()}, "cases": {}}
     print(f"plugin {options.plugin.name}; load {report['load']:.1f}; {report['versions']}")
     broken = False
     for case in wanted:

@@ -1,5 +1,5 @@
-"""One contender of compare.py: prints its version, then answers each case's name on stdin with the seconds of one repetition,
-by the clock on the wall and of the process's CPU time."""
+"""One contender of compare.py: prints its version, then answers each case's name on stdin with the seconds that one
+repetition takes, by the clock on the wall and of the process's CPU time."""
 import json
 import sys
 import time

@@ -73,8 +73,8 @@ inline bool on_device(const at::Tensor &tensor) { return tensor.device().type() 
 
 // ---- calls (kernel.cpp) ---------------------------------------------------------------------------------------------
 
-// A pj_call of this thread and a stack, whose memory stays: both are emptied when it goes out of scope. Calls nest, since
-// a hook may run Python.
+// A pj_call of this thread and a stack, whose memory stays: both are emptied when it goes out of scope. Calls nest,
+// since a hook may run Python.
 class Call {
  public:
   explicit Call(const pj_op *op = nullptr);

@@ -1,8 +1,8 @@
 // Kernels with the C++ signature of their op, for the commonest signatures.
 //
 // PyTorch boxes the arguments of a boxed kernel: each tensor on the stack is a reference. In torch 2.13 the second
-// reference of a tensor that Python knows keeps its Python object alive, and takes the GIL for it, as does giving it up:
-// a quarter of the time of a small op. A typed kernel gets references to the caller's tensors, and lends them to the stack.
+// reference to a tensor that Python knows must keep its Python object alive, and takes the GIL to do so; giving it up
+// takes it again. That is 0.12 us a tensor. A typed kernel lends its caller's tensors to the stack instead.
 #include "kernel.h"
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -76,7 +76,8 @@ std::optional<TypedKernel> first_of(const c10::FunctionSchema &schema, Op &op) {
   std::optional<TypedKernel> found;
   auto consider = [&]<typename Signature>(Signature *) {
     if (found || !Typed<Signature>::matches(schema)) return;
-    found = {c10::KernelFunction::makeFromUnboxedFunctor<false, Typed<Signature>>(std::make_unique<Typed<Signature>>(op)),
+    auto kernel = std::make_unique<Typed<Signature>>(op);
+    found = {c10::KernelFunction::makeFromUnboxedFunctor<false, Typed<Signature>>(std::move(kernel)),
              c10::impl::CppSignature::make<Signature>()};
   };
   (consider(static_cast<Signatures *>(nullptr)), ...);
