@@ -97,7 +97,8 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
     bool long_wait = value->bytes > 65536 || !ready;
     void *token = long_wait ? block(runtime) : NULL;
     if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
-    if (!status) status = pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
+    if (!status) status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, data, value->bytes)
+                                       : pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
     if (long_wait) unblock(runtime, token);
     PJ_TRY(keep_error(device, value, status));
   }
