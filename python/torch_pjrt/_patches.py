@@ -1,5 +1,6 @@
 """Where PyTorch has no hook for a device, the Python function is replaced. Every such place, and why."""
 import functools
+import threading
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -25,6 +26,27 @@ def _set_float32_matmul_precision() -> None:
             _C.set_matmul_precision(matmul_precision())
 
     torch.set_float32_matmul_precision = set_float32_matmul_precision
+
+
+def _autocast_dtype() -> None:
+    """bfloat16 is what autocast takes on this device. PyTorch keeps the type per thread and starts each one at float16, and
+    a backend cannot say otherwise."""
+    read, write, chosen = torch.get_autocast_dtype, torch.set_autocast_dtype, threading.local()
+
+    @functools.wraps(read)
+    def get_autocast_dtype(device_type: str) -> torch.dtype:
+        if device_type == "tpu" and not hasattr(chosen, "dtype"):
+            set_autocast_dtype("tpu", torch.bfloat16)
+        return read(device_type)
+
+    @functools.wraps(write)
+    def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+        write(device_type, dtype)
+        if device_type == "tpu":
+            chosen.dtype = dtype
+
+    torch.get_autocast_dtype, torch.set_autocast_dtype = get_autocast_dtype, set_autocast_dtype
+    get_autocast_dtype("tpu")
 
 
 def _to_dlpack() -> None:
@@ -75,6 +97,7 @@ def _fused_gru_cell() -> None:
 
 def apply() -> None:
     _set_float32_matmul_precision()
+    _autocast_dtype()
     _to_dlpack()
     _after_optimizer_step()
     _fused_gru_cell()
