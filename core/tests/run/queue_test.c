@@ -451,9 +451,18 @@ static void a_forked_child_is_refused_and_its_parent_goes_on(void) {
   tear_down();
 }
 
+static void a_runtime_without_a_plugin_is_an_invalid_argument(void) {
+  pj_runtime *none;
+  for (const char *path = NULL;; path = "") {
+    CHECK_FAILS(pj_runtime_create(&(pj_runtime_options){.plugin_path = path}, &none), PJ_INVALID_ARGUMENT, "path");
+    if (path) break;
+  }
+}
+
 int main(void) {
   fake = fake_plugin_control(FAKE_PLUGIN);
   for (int i = 0; i < COUNT; ++i) ones[i] = 1;
+  RUN(a_runtime_without_a_plugin_is_an_invalid_argument);
   RUN(an_op_compiles_once_and_runs_each_time);
   RUN(ops_up_to_a_read_are_one_program_that_gives_only_what_is_held);
   RUN(a_held_call_runs_when_its_op_ends);
