@@ -14,6 +14,9 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+from plugins import installed_plugins  # noqa: E402
+
 MAX_RANK = 16
 DTYPES = {torch.bool: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6, torch.uint16: 7,
           torch.uint32: 8, torch.uint64: 9, torch.float16: 10, torch.float32: 11, torch.float64: 12, torch.bfloat16: 13,
@@ -48,10 +51,7 @@ def find_library():
 
 
 def find_plugin():
-    patterns = ["lammps_jax_pjrt_cpu/*.so", "xla_plugins/xla_cpu_pjrt/*.so"]
-    found = [os.environ.get("PJ_PLUGIN"), *(match for folder in sys.path for pattern in patterns
-                                           for match in glob.glob(os.path.join(folder, pattern)))]
-    return next(path for path in found if path)
+    return os.environ.get("PJ_PLUGIN") or next(iter(installed_plugins(find_library(), "cpu").values()))
 
 
 class Core:
