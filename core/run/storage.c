@@ -128,9 +128,9 @@ static pj_status set_undoable(pj_storage *s, pj_value *value) {
     return NULL;
   }
   pthread_mutex_lock(&device->lock);
-  pj_device_wait_until_idle(device);
-  if (value->error) {
-    pj_status status = pj_status_copy(value->error);
+  pj_status status = pj_device_wait_until_idle(device);
+  if (status || value->error) {
+    if (!status) status = pj_status_copy(value->error);
     pj_status_free(pj_device_take_failure(device));
     pthread_mutex_unlock(&device->lock);
     return status;
