@@ -5,7 +5,7 @@ import threading
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from torch_pjrt import _C, _plugin
+from torch_pjrt import _C, _plugin, _printing
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
 
@@ -67,6 +67,19 @@ def _to_dlpack() -> None:
     torch.to_dlpack = torch.utils.dlpack.to_dlpack
 
 
+def _print() -> None:
+    """PyTorch prints only the tensors of a fixed list of compiling devices on the host (torch/_tensor_str.py)."""
+    original = torch._tensor_str._tensor_str
+
+    @functools.wraps(original)
+    def tensor_str(tensor: torch.Tensor, indent: int) -> str:
+        if tensor.device.type == "tpu" and tensor.numel():
+            return _printing.tensor_str(tensor, indent, original)
+        return original(tensor, indent)
+
+    torch._tensor_str._tensor_str = tensor_str
+
+
 def _after_optimizer_step() -> None:
     """The end of an optimizer step is where a training loop's queue is cut, so that its programs are found again."""
 
@@ -99,6 +112,7 @@ def apply() -> None:
     _set_float32_matmul_precision()
     _autocast_dtype()
     _to_dlpack()
+    _print()
     _after_optimizer_step()
     _fused_gru_cell()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
