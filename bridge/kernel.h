@@ -62,6 +62,12 @@ struct NumberRule {
   Demand demand;
 };
 
+// What an op asks of memory that its written arguments share.
+struct OverlapRule {
+  bool may_share = false;  // elements of the target may share their memory
+  uint32_t apart = 0;      // bits of the twin's arguments that may have none of the target's memory
+};
+
 struct Op {
   explicit Op(const c10::OperatorHandle &handle);
   void resolve();  // what the core knows of it: on first use, as it needs the runtime
@@ -85,6 +91,7 @@ struct Op {
   bool range = false;                // arange: its numbers say its length
 
   const NumberRule *number_rule = nullptr;
+  OverlapRule overlap;
 
   const std::string &twin_name() const { return twin_name_; }
   const pj_op *twin = nullptr;   // the functional overload: itself, if it does not mutate
@@ -144,6 +151,13 @@ class Writer {
 
 const NumberRule *find_number_rule(const std::string &name);  // of an overload; nullptr: it takes any number
 void check_numbers(Run &run);  // of an op with a rule; throws what the CPU throws
+
+// ---- overlap.cpp ----------------------------------------------------------------------------------------------------
+
+OverlapRule find_overlap_rule(const std::string &name);  // of an overload
+void check_overlap(Run &run);                            // of a run that writes; throws what the CPU throws
+// Runs an op whose target's elements share memory, where writing the last of them is not what the op means.
+bool run_shared_write(Run &run);
 
 // ---- meta.cpp -------------------------------------------------------------------------------------------------------
 

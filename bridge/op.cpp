@@ -89,6 +89,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
   std::string base = schema.name().substr(schema.name().find("::") + 2);
   composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   number_rule = find_number_rule(name);
+  overlap = find_overlap_rule(name);
   numbers = takes_cpu_numbers(base) || handle.hasTag(at::Tag::pointwise);
   indices = takes_indices(base);
   range = base == "arange" || base == "range";

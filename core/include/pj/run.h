@@ -196,8 +196,8 @@ PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base
 // ---- writing and reading --------------------------------------------------------------------------------------------------
 
 // Writes `source` (a value whose dims are the view's sizes in memory order of `source_strides`) through the view of the
-// storage: replaces the whole value where the view covers it, else queues a write. INVALID_ARGUMENT: the view overlaps
-// itself. Follow with pj_device_end_op.
+// storage: replaces the whole value where the view covers it, else queues a write. Of elements of the view that share
+// their memory the last one stays. Follow with pj_device_end_op.
 PJ_EXPORT pj_status pj_storage_write(pj_storage *storage, pj_value *source, const int64_t *source_strides, pj_dtype dtype,
                                      int rank, const int64_t *sizes, const int64_t *strides, int64_t offset, unsigned flags);
 
