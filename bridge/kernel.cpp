@@ -328,6 +328,9 @@ void store_results(Run &run, pj_call *call, const pj_plan *plan, const std::vect
   } else {
     for_each_write(run, first, [&](const Tensor &target, size_t result) {
       const pj_tensor_spec *spec = pj_plan_result(plan, result);
+      if (run.op.flags & kDynamic)  // nonzero, masked_select: no meta kernel has asked
+        TORCH_CHECK(to_torch(spec->dtype) == target.scalar_type(), "Expected out tensor to have dtype ", to_torch(spec->dtype),
+                    ", but got ", target.scalar_type(), " instead");
       if (run.op.mutation->kind == Mutation::kOut) resize_out(target, spec);
       size_t bytes;
       pj_storage *storage = storage_of(*target.storage().unsafeGetStorageImpl(), &bytes);

@@ -159,6 +159,15 @@ void check_overlap(Run &run);                            // of a run that writes
 // Runs an op whose target's elements share memory, where writing the last of them is not what the op means.
 bool run_shared_write(Run &run);
 
+// ---- dtypes.cpp -----------------------------------------------------------------------------------------------------
+
+enum class WrittenTypes { kAny, kCast, kExact };  // what a written argument's type must be able to do with the result's
+void check_same_types(Run &run);                  // throws for arguments of different types where the op wants one
+WrittenTypes written_types(const Run &run);
+// `arguments` of the overload against the `results` of its twin.
+void check_written_types(Run &run, const std::vector<c10::IValue> &arguments, const torch::jit::Stack &results,
+                         WrittenTypes demand);
+
 // ---- meta.cpp -------------------------------------------------------------------------------------------------------
 
 struct Meta {
