@@ -41,6 +41,7 @@ struct Argument {
   Kind kind;
   int16_t source;   // argument of the overload; -1: None; Mutation::kOutDtype
   bool constant;    // a number that is part of the key
+  bool special;     // a number that is where pj_number_is_special
   bool shape_only;  // a tensor of which only dtype and sizes are
   bool number;      // a 0-d CPU tensor may stand here
   // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are

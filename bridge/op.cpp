@@ -118,7 +118,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       break;
     }
     int source = twin_schema == &schema ? static_cast<int>(i) : mutation->inputs[i];
-    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, true, {}});
+    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, false, true, {}});
     const auto &usual = twin_schema->arguments()[i].default_value();
     if (*kind == Kind::kNumber && usual && (usual->isInt() || usual->isDouble())) arguments.back().usual = usual;
     if (source >= 0 && mutation && mutation->kind != Mutation::kHidden)
@@ -169,9 +169,10 @@ void Op::resolve() {
     twin = pj_runtime_op(started, twin_name_.c_str());
     lowering = pj_op_has_lowering(twin);
     flags = pj_op_flags(twin);
-    uint32_t statics = pj_op_statics(twin), shapes = pj_op_shape_only(twin);
+    uint32_t statics = pj_op_statics(twin), shapes = pj_op_shape_only(twin), specials = pj_op_specials(twin);
     for (size_t i = 0; i < arguments.size() && i < 32; ++i) {
       arguments[i].constant = statics >> i & 1;
+      arguments[i].special = specials >> i & 1;
       arguments[i].shape_only = shapes >> i & 1;
     }
     if (mutation && mutation->kind == Mutation::kHidden) {
