@@ -518,7 +518,7 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   pthread_mutex_lock(&device->lock);
   pj_status status = is_due(device) ? wait_while(device, is_due) : NULL;
   pj_device_drain(device);
-  const pj_plan *plan = status ? NULL : pj_plan_lookup(device, call);
+  const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
   if (plan) status = pj_region_append(device, call, plan);
   if (status) pj_status_free(pj_device_take_failure(device));
   if (plan && !status && !call->hold) status = end_op(device);
