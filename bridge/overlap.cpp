@@ -118,7 +118,7 @@ bool run_shared_write(Run &run) {
   } else {
     return false;
   }
-  run.stack.resize(run.first);
+  run.drop();
   run.stack.emplace_back(self);
   return true;
 }

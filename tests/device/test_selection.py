@@ -29,7 +29,7 @@ def plugins(tmp_path_factory):
         compile_library(folder / name, source)
     core = ROOT / "core"
     compile_library(folder / "fake.so", f"-I{core}/include", f"-I{core}", "-pthread",
-                    core / "tests/fake_plugin/plugin.c", core / "tests/fake_plugin/program.c", core / "base/dtype.c")
+                    *(core / "tests/fake_plugin").glob("*.c"), core / "base/dtype.c")
     (folder / "text.so").write_text("this is no library")
     return folder
 
