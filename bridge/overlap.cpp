@@ -118,8 +118,9 @@ bool run_shared_write(Run &run) {
   } else {
     return false;
   }
+  bool lent = run.lent;  // then the caller has self, and takes no result
   run.drop();
-  run.stack.emplace_back(self);
+  if (!lent) run.stack.emplace_back(self);
   return true;
 }
 
