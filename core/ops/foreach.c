@@ -50,7 +50,7 @@ static void with_alpha(pj_lowering *l, pj_binary formula) {
 
 // X(ATen name without _foreach_, formula, how)
 #define BINARY_OPS(X) \
-  X(add, hlo_add, with_alpha) X(sub, pj_sub, with_alpha) X(mul, hlo_mul, binary) X(div, hlo_div, binary) \
+  X(add, hlo_add, with_alpha) X(sub, pj_sub, with_alpha) X(mul, hlo_mul, binary) X(div, pj_div, binary) \
   X(clamp_max, hlo_min, binary) X(clamp_min, hlo_max, binary) X(maximum, hlo_max, binary) \
   X(minimum, hlo_min, binary) X(pow, pj_pow, binary)
 
@@ -59,8 +59,9 @@ static void with_alpha(pj_lowering *l, pj_binary formula) {
 UNARY_OPS(DEFINE_UNARY)
 BINARY_OPS(DEFINE_BINARY)
 
-// aten::_foreach_pow.Scalar(self, exponent): the exponent is part of the program.
+// aten::_foreach_pow.Scalar(self, exponent): special exponents are part of the program.
 static void lower_pow_scalar(pj_lowering *l) {
+  if (pj_kind(l, 1) == PJ_ARG_NUMBER) return binary(l, pj_pow);
   for (int i = 0; i < pj_result_count(l); ++i)
     pj_return(l, i, pj_pow_constant(l->h, element(l, 0, i, pj_result_math(l, i)), pj_float(l, 1)));
 }
@@ -89,7 +90,7 @@ static void lower_addc(pj_lowering *l, pj_binary combine) {
 static void lower_addcmul(pj_lowering *l) { lower_addc(l, hlo_mul); }
 
 // aten::_foreach_addcdiv.Scalar(self, tensor1, tensor2, value)
-static void lower_addcdiv(pj_lowering *l) { lower_addc(l, hlo_div); }
+static void lower_addcdiv(pj_lowering *l) { lower_addc(l, pj_div); }
 
 // aten::_foreach_copy(self, src, non_blocking)
 static void lower_copy(pj_lowering *l) {
@@ -199,7 +200,7 @@ PJ_LOWERINGS(foreach_lowerings) = {
     {"aten::_foreach_mul.Tensor", lower_mul},
     {"aten::_foreach_div.Tensor", lower_div},
     {"aten::_foreach_pow.List", lower_pow},
-    {"aten::_foreach_pow.Scalar", lower_pow_scalar, .statics = PJ_STATIC(1)},
+    {"aten::_foreach_pow.Scalar", lower_pow_scalar, .specials = PJ_STATIC(1)},
     {"aten::_foreach_pow.ScalarList", lower_pow},
     {"aten::_foreach_pow.ScalarAndTensor", lower_pow},
     {"aten::_foreach_addcmul.Scalar", lower_addcmul},
