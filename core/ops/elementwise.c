@@ -84,16 +84,11 @@ hlo_value pj_angle(hlo *h, hlo_value x) {
 
 hlo_value pj_sub(hlo *h, hlo_value a, hlo_value b) { return hlo_sub(h, a, b); }
 
-// XLA turns division by a broadcast operand into multiplication by its reciprocal (AlgebraicSimplifier, at run-time
-// divisors): 49 / 49 is less than 1 then, and inf / 1e38, whose reciprocal is no normal number, is NaN. The barrier is gone
-// before XLA fuses, so the broadcast takes no memory.
-hlo_value pj_div(hlo *h, hlo_value a, hlo_value b) {
-  if (pj_dtype_is_float(b.dtype) && !hlo_same_dims(a, b))
-    b = hlo_optimization_barrier(h, hlo_broadcast_like(h, b, hlo_add(h, a, b)));
-  return hlo_div(h, a, b);
+// XLA turns division by a broadcast operand into multiplication by its reciprocal, which can miss a whole number.
+hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b) {
+  if (!hlo_same_dims(a, b)) b = hlo_optimization_barrier(h, hlo_broadcast_like(h, b, hlo_add(h, a, b)));
+  return pj_trunc(h, hlo_div(h, a, b));
 }
-
-hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b) { return pj_trunc(h, pj_div(h, a, b)); }
 
 static hlo_value signs_differ(hlo *h, hlo_value a, hlo_value b) {
   return hlo_ne(h, hlo_lt(h, a, K(a, 0)), hlo_lt(h, b, K(b, 0)));
@@ -115,15 +110,15 @@ hlo_value pj_copysign(hlo *h, hlo_value a, hlo_value b) {
 // Integers: truncated quotient, one less when inexact and negative. Floats: Python's algorithm
 // (c10::div_floor_floating), which takes the remainder out first so that the quotient is exact.
 hlo_value pj_floor_divide(hlo *h, hlo_value a, hlo_value b) {
-  if (is_unsigned(a.dtype)) return pj_div(h, a, b);
+  if (is_unsigned(a.dtype)) return hlo_div(h, a, b);
   hlo_value r = hlo_rem(h, a, b);
   hlo_value inexact = hlo_and(h, hlo_ne(h, r, K(r, 0)), signs_differ(h, r, b));
   if (!pj_dtype_is_float(a.dtype)) {
-    hlo_value quotient = pj_div(h, a, b);
+    hlo_value quotient = hlo_div(h, a, b);
     return hlo_select(h, inexact, hlo_sub(h, quotient, K(a, 1)), quotient);
   }
-  hlo_value exact = pj_div(h, a, b);
-  hlo_value quotient = pj_div(h, hlo_sub(h, a, r), b);
+  hlo_value exact = hlo_div(h, a, b);
+  hlo_value quotient = hlo_div(h, hlo_sub(h, a, r), b);
   quotient = hlo_select(h, inexact, hlo_sub(h, quotient, K(a, 1)), quotient);
   hlo_value floor = hlo_floor(h, quotient);
   floor = hlo_select(h, hlo_gt(h, hlo_sub(h, quotient, floor), K(a, 0.5)), hlo_add(h, floor, K(a, 1)), floor);

@@ -42,7 +42,6 @@ hlo_value pj_trunc(hlo *h, hlo_value x);
 
 // Two operands.
 hlo_value pj_copysign(hlo *h, hlo_value a, hlo_value b);
-hlo_value pj_div(hlo *h, hlo_value a, hlo_value b);  // the quotient itself, where hlo_div may multiply by a reciprocal
 hlo_value pj_div_trunc(hlo *h, hlo_value a, hlo_value b);
 hlo_value pj_floor_divide(hlo *h, hlo_value a, hlo_value b);
 hlo_value pj_fmax(hlo *h, hlo_value a, hlo_value b);

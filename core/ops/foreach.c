@@ -50,7 +50,7 @@ static void with_alpha(pj_lowering *l, pj_binary formula) {
 
 // X(ATen name without _foreach_, formula, how)
 #define BINARY_OPS(X) \
-  X(add, hlo_add, with_alpha) X(sub, pj_sub, with_alpha) X(mul, hlo_mul, binary) X(div, pj_div, binary) \
+  X(add, hlo_add, with_alpha) X(sub, pj_sub, with_alpha) X(mul, hlo_mul, binary) X(div, hlo_div, binary) \
   X(clamp_max, hlo_min, binary) X(clamp_min, hlo_max, binary) X(maximum, hlo_max, binary) \
   X(minimum, hlo_min, binary) X(pow, pj_pow, binary)
 
@@ -90,7 +90,7 @@ static void lower_addc(pj_lowering *l, pj_binary combine) {
 static void lower_addcmul(pj_lowering *l) { lower_addc(l, hlo_mul); }
 
 // aten::_foreach_addcdiv.Scalar(self, tensor1, tensor2, value)
-static void lower_addcdiv(pj_lowering *l) { lower_addc(l, pj_div); }
+static void lower_addcdiv(pj_lowering *l) { lower_addc(l, hlo_div); }
 
 // aten::_foreach_copy(self, src, non_blocking)
 static void lower_copy(pj_lowering *l) {

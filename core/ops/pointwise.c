@@ -41,9 +41,9 @@ static void lower_round_decimals(pj_lowering *l) {
   int64_t decimals = pj_int(l, 1);
   if (decimals == 0 || !pj_dtype_is_float(x.dtype)) return pj_return(l, 0, pj_round(h, x));
   hlo_value power = pj_constant_like(h, x, pow(10, fabs((double)decimals)));
-  hlo_value scaled = decimals > 0 ? hlo_mul(h, x, power) : pj_div(h, x, power);
+  hlo_value scaled = decimals > 0 ? hlo_mul(h, x, power) : hlo_div(h, x, power);
   hlo_value rounded = hlo_round_even(h, scaled);
-  pj_return(l, 0, decimals > 0 ? pj_div(h, rounded, power) : hlo_mul(h, rounded, power));
+  pj_return(l, 0, decimals > 0 ? hlo_div(h, rounded, power) : hlo_mul(h, rounded, power));
 }
 
 // aten::frexp.Tensor(self): mantissa in [0.5, 1) and exponent, by way of the exponent bits; subnormals are
@@ -98,7 +98,7 @@ static void lower_nan_to_num(pj_lowering *l) {
 
 // X(C name, formula)
 #define BINARY_OPS(X) \
-  X(mul, hlo_mul) X(div, pj_div) X(atan2, hlo_atan2) X(copysign, pj_copysign) X(fmax, pj_fmax) X(fmin, pj_fmin) \
+  X(mul, hlo_mul) X(div, hlo_div) X(atan2, hlo_atan2) X(copysign, pj_copysign) X(fmax, pj_fmax) X(fmin, pj_fmin) \
   X(maximum, hlo_max) X(minimum, hlo_min) X(fmod, hlo_rem) X(remainder, pj_remainder) \
   X(floor_divide, pj_floor_divide) X(gcd, pj_gcd) X(lcm, pj_lcm) X(heaviside, pj_heaviside) X(hypot, pj_hypot) \
   X(ldexp, pj_ldexp) X(logaddexp, pj_logaddexp) X(logaddexp2, pj_logaddexp2) X(xlogy, pj_xlogy) \
@@ -141,7 +141,7 @@ static void lower_div_mode(pj_lowering *l) {
   const char *mode = pj_string(l, 2);
   if (!strcmp(mode, "floor")) return binary(l, pj_floor_divide);
   if (!strcmp(mode, "trunc")) return binary(l, pj_div_trunc);
-  binary(l, pj_div);
+  binary(l, hlo_div);
 }
 
 // aten::pow.Tensor_Scalar(self, exponent): special exponents are part of the program.
@@ -226,7 +226,7 @@ static void lower_addcdiv(pj_lowering *l) {
   pj_dtype dtype = pj_result_math(l, 0);
   hlo_value numerator = pj_as(l, 1, dtype);
   if (pj_present(l, 3)) numerator = hlo_mul(h, pj_number(l, 3, dtype), numerator);
-  pj_return(l, 0, hlo_add(h, pj_as(l, 0, dtype), pj_div(h, numerator, pj_as(l, 2, dtype))));
+  pj_return(l, 0, hlo_add(h, pj_as(l, 0, dtype), hlo_div(h, numerator, pj_as(l, 2, dtype))));
 }
 
 #define ATEN_ENTRY(name, formula) {"aten::" #name, lower_##name},
