@@ -9,6 +9,7 @@
 #include "ir/graph.h"
 #include "ops/dynamic.h"
 #include "ops/lowering.h"
+#include "ops/program.h"
 #include "pj/run.h"
 #include "run/compiler.h"
 
@@ -60,6 +61,7 @@ struct pj_plan {
   bool checks_indices;              // so it runs even if nobody wants its results
   bool compiled;
   const char *reason;               // why the key was new
+  char *line;                       // the user's source line that met it first
 };
 
 // What is queued: plans in order, how they are wired, and the numbers and values they use.
@@ -67,6 +69,7 @@ typedef struct pj_queued {
   const pj_plan *plan;
   uint32_t first_ref;               // into refs: one an operand of the call
   uint32_t first_output;            // into outputs
+  uint32_t first_float, first_int;  // into the region's numbers
   pthread_t thread;                 // whose op it is
 } pj_queued;
 
@@ -102,6 +105,24 @@ typedef struct pj_program {
   uint32_t check_count;
 } pj_program;
 
+// A program that is lowered and not compiled yet, and what is told of it afterwards.
+typedef struct pj_lowered {
+  pj_program *program;              // owned
+  pj_program_text text;
+  pj_plan *plan;                    // of a region of one op, else NULL
+  const char *reason;
+  char what[400], line[300];
+} pj_lowered;
+
+// What the run of a region looks like from outside: which outputs somebody still holds, and which inputs may be overwritten.
+typedef struct pj_outside {
+  uint32_t *live;                   // indices of the outputs to compute
+  uint32_t live_count;
+  int32_t *aliases;                 // one an input: the live output (index into `live`) that takes its buffer, or -1
+  uint32_t donated;
+  uint64_t bytes;                   // of the live outputs that need new memory
+} pj_outside;
+
 // Flags of a run that have not been read yet.
 typedef struct pj_check {
   pj_buffer *flags;
@@ -114,6 +135,8 @@ typedef struct pj_failure {
   pj_status status;
 } pj_failure;
 
+typedef struct pj_background pj_background;
+
 struct pj_device {
   pj_runtime *runtime;
   int index;
@@ -125,6 +148,7 @@ struct pj_device {
   pj_region *spare;                 // an empty one, to be reused
   uint64_t next_region;
   pj_map plans;                     // call key -> pj_plan
+  pj_map sightings;                 // region key -> pj_sighting, in adaptive eager
   pj_map starts;                    // call key of views that move -> uint32_t: starts met so far
   pj_map programs;                  // region key -> pj_program
   pj_map numbers;                   // contents -> pj_buffer of run-time numbers
@@ -154,6 +178,9 @@ struct pj_runtime {
   pj_compiler *compiler;
   pj_hooks hooks;
   atomic_int queue_length, precision, index_mode;
+  atomic_bool adaptive;             // a new region of several ops runs op by op
+  pj_background *background;        // compiles meanwhile; guarded by `lock`
+  bool stopped;                     // and will not any more
   atomic_bool forked;
   bool dump;                        // PJ_DUMP: every program's StableHLO goes to stderr
   pj_device *devices;
@@ -213,8 +240,48 @@ bool pj_call_release_starts(pj_call *call);
 // Whether another start of the views of this key (with starts released) is to be compiled in. The lock is held.
 bool pj_device_compiles_start(pj_device *device, const uint64_t *key, uint32_t words);
 
-// Appends to the queue; the lock is held.
+// ---- region.c: what is queued. The lock is held ----
+
+pj_region *pj_region_create(pj_device *device);  // empty
+void pj_region_give_back(pj_device *device, pj_region *region);
+void pj_region_destroy(pj_region *region);
+void pj_region_put_key(pj_region *region, uint64_t word);
+// Appends to the queue.
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
+// Makes op q of `from` the only op of the empty region `one`. `last`: of each input and output of `from` (by ref) the op
+// that uses it last: its reference then moves to `one`, and NULL is left.
+void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32_t *last);
+// The region as one graph. `out_values` (room for the region's outputs) gets the value number of each output.
+pj_status pj_region_graph(const pj_region *region, pj_graph *graph, uint32_t *out_values);
+void pj_region_text(const pj_region *region, char *out, size_t size);
+
+// ---- program.c ----
+
+// Fills `out`, whose arrays have room, and appends what it found to the key. The lock is held.
+void pj_region_look_outside(pj_region *region, pj_outside *out);
+// The region's StableHLO. Asks for the user's source line, so no lock may be held. Ends with pj_lowered_free, unless the
+// program is taken out.
+pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const pj_outside *outside, pj_lowered *out_lowered);
+// Gives lowered->program its executable. No lock is held.
+pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context);
+void pj_lowered_free(pj_lowered *lowered);
+void pj_program_destroy(void *program);
+
+// ---- adaptive.c ----
+
+// In adaptive eager, for a region of several ops that has no program: true when it is to run op by op. From its second
+// time on its program is compiled in the background. The lock is held.
+bool pj_adaptive_defers(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash);
+// Runs the ops of a region one after the other. The lock is held, may be given up meanwhile, and is held again on return.
+pj_status pj_run_each(pj_device *device, pj_region *region);
+
+// ---- queue.c ----
+
+// Finds or makes the program of the region and runs it; its outputs fail when that cannot be. The lock is held, may be
+// given up meanwhile, and is held again on return.
+pj_status pj_region_run(pj_device *device, pj_region *region);
+// Gives the error to the outputs that were not computed. The lock is held.
+void pj_region_fail(pj_region *region, pj_status status);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_cut(pj_device *device);
 // The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
@@ -224,7 +291,6 @@ pj_status pj_device_take_failure(pj_device *device);
 pj_status pj_device_wait_until_idle(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
-void pj_region_destroy(pj_region *region);
 void pj_programs_clear(pj_map *programs);
 void pj_numbers_clear(pj_device *device);
 // Ends the undo records: `failed` puts the old values back where new ones that failed still stand.
@@ -246,7 +312,7 @@ pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
-                          int64_t temp_bytes);
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *line, const char *reason, double milliseconds,
+                          bool from_disk, int64_t temp_bytes);
 
 #endif

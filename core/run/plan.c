@@ -31,6 +31,7 @@ void pj_plan_destroy(void *argument) {
   free(plan->signatures);
   free(plan->outputs);
   free(plan->results);
+  free(plan->line);
   pj_graph_clear(&plan->graph);
   free(plan);
 }
@@ -130,6 +131,12 @@ static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) 
   if (status) {
     pj_plan_destroy(plan);
     return status;
+  }
+  char line[300] = "";
+  if (device->runtime->hooks.source_line) device->runtime->hooks.source_line(line, sizeof line);
+  if (!(plan->line = strdup(line))) {
+    pj_plan_destroy(plan);
+    return out_of_memory();
   }
   plan->op = call->op;
   for (uint32_t i = 0; i < plan->signature_count; ++i) {

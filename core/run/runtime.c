@@ -33,6 +33,7 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
   const char *dump = getenv("PJ_DUMP");
   runtime->dump = dump && strcmp(dump, "0") != 0;
   atomic_init(&runtime->queue_length, options->queue_length > 1 ? options->queue_length : 1);
+  atomic_init(&runtime->adaptive, options->adaptive);
   atomic_init(&runtime->precision, (int)HLO_PRECISION_HIGHEST);
   atomic_init(&runtime->next_token, FIRST_TOKEN);
   atomic_init(&runtime->next_plan, 1);
@@ -96,6 +97,7 @@ static void device_destroy(pj_device *device) {
   pj_programs_clear(&device->programs);
   pj_map_clear(&device->plans, pj_plan_destroy);
   pj_map_clear(&device->starts, free);
+  pj_map_clear(&device->sightings, free);
   free(device->scratch);
   pthread_mutex_destroy(&device->lock);
   pthread_cond_destroy(&device->idle);
@@ -103,6 +105,7 @@ static void device_destroy(pj_device *device) {
 
 void pj_runtime_destroy(pj_runtime *runtime) {
   if (!runtime || runtime->forked) return;  // after a fork the client is the parent's
+  pj_runtime_stop_compiles(runtime);
   for (int i = 0; i < runtime->device_count; ++i) device_destroy(&runtime->devices[i]);
   free(runtime->devices);
   pj_compiler_destroy(runtime->compiler);
@@ -151,9 +154,12 @@ pj_runtime *pj_device_runtime(const pj_device *device) { return device->runtime;
 
 int pj_runtime_queue_length(const pj_runtime *runtime) { return atomic_load(&runtime->queue_length); }
 
-void pj_runtime_set_queue_length(pj_runtime *runtime, int length) {
+bool pj_runtime_is_adaptive(const pj_runtime *runtime) { return atomic_load(&runtime->adaptive); }
+
+void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive) {
   for (int i = 0; i < runtime->device_count; ++i) pj_status_free(pj_device_synchronize(&runtime->devices[i], false));
   atomic_store(&runtime->queue_length, length > 1 ? length : 1);
+  atomic_store(&runtime->adaptive, adaptive);
 }
 
 void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision) { atomic_store(&runtime->precision, precision); }
@@ -220,10 +226,8 @@ void pj_runtime_reset_counters(pj_runtime *runtime) {
 void pj_runtime_count_fallback(pj_runtime *runtime) { pj_count(&runtime->counters.fallback_calls, 1); }
 void pj_runtime_count_decomposition(pj_runtime *runtime) { pj_count(&runtime->counters.decompositions, 1); }
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *reason, double milliseconds, bool from_disk,
-                          int64_t temp_bytes) {
-  char line[300] = "";
-  if (runtime->hooks.source_line) runtime->hooks.source_line(line, sizeof line);
+void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *line, const char *reason, double milliseconds,
+                          bool from_disk, int64_t temp_bytes) {
   pthread_mutex_lock(&runtime->lock);
   if (runtime->explained_count < MOST_EXPLANATIONS) {
     if (runtime->explained_count == runtime->explained_capacity) {

@@ -46,6 +46,7 @@ typedef struct pj_runtime_options {
   int compile_timeout_ms;        // 0: the default
   uint64_t worker_memory_bytes;  // 0: none
   int queue_length;              // ops per region at most; 0 or 1: strict eager
+  bool adaptive;                 // see pj_runtime_set_queue
   pj_hooks hooks;
 } pj_runtime_options;
 
@@ -62,7 +63,15 @@ PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
-PJ_EXPORT void pj_runtime_set_queue_length(pj_runtime *runtime, int length);  // runs what is queued first
+// Runs what is queued, then takes regions of at most `length` ops (1: strict eager). A region that was not met before is
+// compiled at its cut, or with `adaptive` runs op by op; when it comes again its program is compiled in the background,
+// and takes over once it is ready.
+PJ_EXPORT void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive);
+PJ_EXPORT bool pj_runtime_is_adaptive(const pj_runtime *runtime);
+// Waits until nothing compiles in the background.
+PJ_EXPORT void pj_runtime_wait_for_compiles(pj_runtime *runtime);
+// Before the process ends: no compile is in the background any more when this returns, and none will be.
+PJ_EXPORT void pj_runtime_stop_compiles(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_queue_length(const pj_runtime *runtime);
 // Of float32 products and convolutions compiled from now on: 0 default, 1 high, 2 highest (torch.set_float32_matmul_precision).
 PJ_EXPORT void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision);

@@ -1,0 +1,212 @@
+// Adaptive eager: nobody waits for the program of a region. A region that was not met before runs op by op, with the
+// programs that strict eager has. A region that comes again is worth a program: it is compiled in the background, while
+// the region goes on op by op, and takes over when it is ready.
+#include <stdlib.h>
+
+#include "run/internal.h"
+
+// ---- op by op ---------------------------------------------------------------------------------------------------------
+
+static void use(uint32_t *last, uint32_t ref, uint32_t q) {
+  if (last[ref] < q) last[ref] = q;
+}
+
+// The op that uses each input and output of the region last. An old value that an op replaces is used by that op: it
+// comes back if the op fails.
+static void find_last_uses(const pj_region *region, uint32_t *last) {
+  uint32_t end = region->ref_count;
+  for (uint32_t q = region->queued_count; q-- > 0;) {
+    const pj_queued *queued = &region->queued[q];
+    for (uint32_t r = queued->first_ref; r < end; ++r) use(last, region->refs[r], q);
+    end = queued->first_ref;
+    for (uint32_t i = 0; i < queued->plan->result_count; ++i) use(last, 2 * (queued->first_output + i) + 1, q);
+    for (uint32_t u = 0; u < region->undo_count; ++u) {
+      const struct pj_undo *undo = &region->undo[u];
+      bool mine = undo->new_value->region == region->id && undo->new_value->ref & 1 &&
+                  undo->new_value->ref / 2 - queued->first_output < queued->plan->result_count;
+      if (mine && undo->borrowed) use(last, undo->old_value->ref, q);
+    }
+  }
+}
+
+pj_status pj_run_each(pj_device *device, pj_region *region) {
+  uint32_t most = region->input_count > region->output_count ? region->input_count : region->output_count;
+  uint32_t *last = calloc(2 * (size_t)most + 2, sizeof *last);
+  if (!last) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+  find_last_uses(region, last);
+  pj_status status = NULL;
+  for (uint32_t q = 0; q < region->queued_count && !status; ++q) {
+    pj_region *one = pj_region_create(device);
+    pj_region_take_op(one, region, q, last);
+    status = pj_region_run(device, one);
+    if (status) {
+      pj_region_fail(region, status);
+      pj_region_settle(region, true);  // before the values go that come back
+    }
+    pj_region_give_back(device, one);
+  }
+  free(last);
+  return status;
+}
+
+// ---- in the background --------------------------------------------------------------------------------------------------
+
+// A region is compiled when it comes for the second time.
+enum { FIRST, COMPILING, REFUSED };
+
+typedef struct pj_sighting {
+  int state;  // REFUSED: it could not be compiled, and goes on op by op
+} pj_sighting;
+
+typedef struct job {
+  pj_device *device;
+  pj_sighting *sighting;
+  pj_lowered lowered;
+  uint64_t hash;
+  uint32_t words;
+  struct job *next;
+  uint64_t key[];
+} job;
+
+struct pj_background {
+  pj_runtime *runtime;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  job *first, **last;
+  bool busy, stop;
+};
+
+static bool stopped(void *context) {
+  pj_background *b = context;
+  pthread_mutex_lock(&b->lock);
+  bool stop = b->stop;
+  pthread_mutex_unlock(&b->lock);
+  return stop;
+}
+
+static void job_free(job *j) {
+  pj_lowered_free(&j->lowered);
+  free(j);
+}
+
+static void finish(job *j, pj_status status) {
+  pj_device *device = j->device;
+  pthread_mutex_lock(&device->lock);
+  if (!status && pj_map_add(&device->programs, j->hash, j->key, j->words, j->lowered.program)) j->lowered.program = NULL;
+  else j->sighting->state = REFUSED;
+  pthread_mutex_unlock(&device->lock);
+  if (status && pj_status_code(status) != PJ_CANCELLED)
+    pj_runtime_explained(device->runtime, j->lowered.what, j->lowered.line, "not compiled", 0, false, -1);
+  pj_status_free(status);
+  job_free(j);
+}
+
+static void *compile_jobs(void *argument) {
+  pj_background *b = argument;
+  pthread_mutex_lock(&b->lock);
+  while (!b->stop) {
+    job *j = b->first;
+    if (!j) {
+      pthread_cond_wait(&b->changed, &b->lock);
+      continue;
+    }
+    if (!(b->first = j->next)) b->last = &b->first;
+    b->busy = true;
+    pthread_mutex_unlock(&b->lock);
+    finish(j, pj_program_compile(b->runtime, &j->lowered, stopped, b));
+    pthread_mutex_lock(&b->lock);
+    b->busy = false;
+    pthread_cond_broadcast(&b->changed);
+  }
+  pthread_mutex_unlock(&b->lock);
+  return NULL;
+}
+
+// The runtime's background compiler, started on first need; NULL when there can be none (any more).
+static pj_background *background_of(pj_runtime *runtime) {
+  pthread_mutex_lock(&runtime->lock);
+  pj_background *b = runtime->background;
+  if (!b && !runtime->stopped && (b = calloc(1, sizeof *b))) {
+    b->runtime = runtime;
+    b->last = &b->first;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    if (pthread_create(&b->thread, NULL, compile_jobs, b)) {
+      pthread_mutex_destroy(&b->lock);
+      pthread_cond_destroy(&b->changed);
+      free(b);
+      b = NULL;
+    }
+    runtime->background = b;
+  }
+  pthread_mutex_unlock(&runtime->lock);
+  return b;
+}
+
+static bool submit(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
+                   pj_sighting *sighting) {
+  pj_background *b = background_of(device->runtime);
+  job *j = b ? calloc(1, sizeof *j + region->key_count * sizeof *region->key) : NULL;
+  if (!j) return false;
+  *j = (job){.device = device, .sighting = sighting, .hash = hash, .words = region->key_count};
+  memcpy(j->key, region->key, region->key_count * sizeof *region->key);
+  pthread_mutex_unlock(&device->lock);  // asks for the user's source line
+  pj_status status = pj_program_lower(device->runtime, region, outside, &j->lowered);
+  pthread_mutex_lock(&device->lock);
+  if (status) {
+    pj_status_free(status);  // told when the op itself is run
+    free(j);
+    return false;
+  }
+  pthread_mutex_lock(&b->lock);
+  *b->last = j;
+  b->last = &j->next;
+  pthread_cond_broadcast(&b->changed);
+  pthread_mutex_unlock(&b->lock);
+  return true;
+}
+
+bool pj_adaptive_defers(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash) {
+  if (region->queued_count == 1 || !atomic_load_explicit(&device->runtime->adaptive, memory_order_relaxed)) return false;
+  pj_sighting *sighting = pj_map_find(&device->sightings, hash, region->key, region->key_count);
+  if (sighting) {
+    if (sighting->state == FIRST)
+      sighting->state = submit(device, region, outside, hash, sighting) ? COMPILING : REFUSED;
+    return true;
+  }
+  sighting = calloc(1, sizeof *sighting);
+  if (sighting && !pj_map_add(&device->sightings, hash, region->key, region->key_count, sighting)) free(sighting);
+  return true;
+}
+
+void pj_runtime_wait_for_compiles(pj_runtime *runtime) {
+  pj_background *b = runtime->background;
+  if (!b || atomic_load(&runtime->forked)) return;
+  pthread_mutex_lock(&b->lock);
+  while (b->first || b->busy) pthread_cond_wait(&b->changed, &b->lock);
+  pthread_mutex_unlock(&b->lock);
+}
+
+void pj_runtime_stop_compiles(pj_runtime *runtime) {
+  if (atomic_load(&runtime->forked)) return;
+  pthread_mutex_lock(&runtime->lock);
+  pj_background *b = runtime->background;
+  runtime->background = NULL;
+  runtime->stopped = true;
+  pthread_mutex_unlock(&runtime->lock);
+  if (!b) return;
+  pthread_mutex_lock(&b->lock);
+  b->stop = true;
+  pthread_cond_broadcast(&b->changed);
+  pthread_mutex_unlock(&b->lock);
+  pthread_join(b->thread, NULL);
+  while (b->first) {
+    job *j = b->first;
+    b->first = j->next;
+    job_free(j);
+  }
+  pthread_mutex_destroy(&b->lock);
+  pthread_cond_destroy(&b->changed);
+  free(b);
+}
