@@ -129,15 +129,34 @@ py::list known_plugins() {
   return result;
 }
 
-py::dict memory(int index) {
-  pj_device_memory info;
-  pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &info);
-  pj_memory_stats stats;
-  pj_status untold = pj_client_memory_stats(pj_runtime_client(runtime()), index, &stats);
-  int64_t total = untold ? 0 : std::max<int64_t>(stats.limit, 0);
-  pj_status_free(untold);
-  return py::dict(py::arg("allocated") = info.allocated, py::arg("max_allocated") = info.max_allocated,
-                  py::arg("limit") = info.limit, py::arg("total") = total);
+// (bytes, shape, dtype) of every value in the device's memory.
+py::list live_values(int index) {
+  pj_device *device = device_at(static_cast<c10::DeviceIndex>(index));
+  std::vector<pj_live_value> values(pj_device_live_values(device, nullptr, 0));
+  size_t count = std::min(values.size(), pj_device_live_values(device, values.data(), values.size()));
+  py::list result;
+  for (size_t i = 0; i < count; ++i) {
+    py::tuple shape(values[i].rank);
+    for (int d = 0; d < values[i].rank; ++d) shape[d] = values[i].dims[d];
+    result.append(py::make_tuple(values[i].bytes, shape, pj_dtype_name(values[i].dtype)));
+  }
+  return result;
+}
+
+py::dict host_memory_stats() {
+  at::HostStats stats = pinned_allocator()->get_stats();
+  py::dict result;
+#define STAT(name)                                        \
+  result[#name ".current"] = stats.name.current;           \
+  result[#name ".peak"] = stats.name.peak;                 \
+  result[#name ".allocated"] = stats.name.allocated;       \
+  result[#name ".freed"] = stats.name.freed;
+  STAT(active_requests)
+  STAT(active_bytes)
+  STAT(allocations)
+  STAT(allocated_bytes)
+#undef STAT
+  return result;
 }
 
 const char *const kFallbackModes[] = {"silent", "warn", "error"};
@@ -201,9 +220,15 @@ PYBIND11_MODULE(_C, m) {
   m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(index)); });
   m.def("plugin_info", plugin_info);
   m.def("known_plugins", known_plugins);
-  m.def("memory", memory);
-  m.def("reset_max_memory",
-        [](int index) { pj_device_reset_max_memory(device_at(static_cast<c10::DeviceIndex>(index))); });
+  m.def("live_values", live_values);
+  m.def("host_memory_stats", host_memory_stats);
+  m.def("reset_peak_host_memory_stats", [] { pinned_allocator()->reset_peak_stats(); });
+  m.def("reset_accumulated_host_memory_stats", [] { pinned_allocator()->reset_accumulated_stats(); });
+  m.def("memory_limit", [](int index) {
+    pj_device_memory memory;
+    pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &memory);
+    return memory.limit;
+  });
   m.def("set_memory_limit", [](int index, uint64_t bytes) {
     pj_device_set_memory_limit(device_at(static_cast<c10::DeviceIndex>(index)), bytes);
   });

@@ -326,12 +326,7 @@ void pj_device_wait_until_idle(pj_device *device) { wait_while(device, is_runnin
 // Donated inputs have no memory any more, before the outputs that took it are counted.
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
   pj_count(&device->runtime->counters.donations, program->donated_count);
-  for (uint32_t i = 0; i < program->donated_count; ++i) {
-    pj_value *v = region->inputs[program->donated[i]];
-    pj_buffer_destroy(device->runtime->client, v->buffer);
-    v->buffer = NULL;
-    device->allocated -= v->bytes;
-  }
+  for (uint32_t i = 0; i < program->donated_count; ++i) pj_value_free_buffer(region->inputs[program->donated[i]]);
 }
 
 static pj_status execute(pj_device *device, pj_region *region, const pj_program *program) {

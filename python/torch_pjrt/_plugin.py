@@ -65,9 +65,18 @@ def available() -> bool:
         return False
 
 
+def _cpu_devices() -> int:
+    """How many devices a CPU plugin makes: as many as the mask of libtpu names, like a process that sees some of the chips."""
+    count, chips = _env.get("TORCH_PJRT_CPU_DEVICES"), _env.get("TPU_VISIBLE_CHIPS")
+    if chips and "TORCH_PJRT_CPU_DEVICES" in os.environ and max(chips) >= count:
+        raise ValueError(f"TPU_VISIBLE_CHIPS={os.environ['TPU_VISIBLE_CHIPS']}: TORCH_PJRT_CPU_DEVICES={count} makes only "
+                         f"the chips 0 to {count - 1}")
+    return len(chips) or count
+
+
 def _client_options(path: str) -> dict:
     platform = next((p["platform"] for p in _C.known_plugins() if path.endswith(p["file"])), "")
-    return {"cpu_device_count": _env.get("TORCH_PJRT_CPU_DEVICES")} if platform == "cpu" else {}
+    return {"cpu_device_count": _cpu_devices()} if platform == "cpu" else {}
 
 
 def _backward_threads_sleep() -> bool:

@@ -208,6 +208,9 @@ PJ_EXPORT pj_status pj_value_from_host(pj_device *device, const void *data, pj_d
                                        pj_value **out_value);
 // The value's bytes, in its own order, to `data` of pj_value_bytes; runs the queue if needed, waits.
 PJ_EXPORT pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data);
+// Where the value's bytes are in this process's memory, row-major over its dims, for reading only: address and bytes stay as
+// they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own.
+PJ_EXPORT pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer);
 PJ_EXPORT pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value);
 
 // ---- device ---------------------------------------------------------------------------------------------------------------
@@ -221,9 +224,20 @@ PJ_EXPORT uint64_t pj_device_record(pj_device *device);
 PJ_EXPORT bool pj_device_reached(pj_device *device, uint64_t point);
 PJ_EXPORT pj_status pj_device_wait(pj_device *device, uint64_t point);
 
-typedef struct pj_device_memory { uint64_t allocated, max_allocated, limit; } pj_device_memory;  // bytes of live values
+// Of live values: now, at most since the last reset of the peak, and taken and given back since the last reset of the sums.
+typedef struct pj_memory_count { uint64_t current, peak, allocated, freed; } pj_memory_count;
+typedef struct pj_device_memory {
+  pj_memory_count bytes, values;
+  uint64_t refusals;  // RESOURCE_EXHAUSTED was told because of the limit
+  uint64_t limit;     // of pj_device_set_memory_limit; 0: none
+  uint64_t total;     // bytes that the device has; where the plugin does not tell (XLA:CPU): those of the host
+} pj_device_memory;
 PJ_EXPORT void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory);
-PJ_EXPORT void pj_device_reset_max_memory(pj_device *device);
+PJ_EXPORT void pj_device_reset_peak_memory(pj_device *device);
+PJ_EXPORT void pj_device_reset_memory_sums(pj_device *device);  // allocated, freed and refusals begin again at 0
+// The live values that are in memory, oldest last: fills at most `capacity` of them, returns how many there are.
+typedef struct pj_live_value { pj_dtype dtype; int rank; int64_t dims[PJ_MAX_RANK]; uint64_t bytes; } pj_live_value;
+PJ_EXPORT size_t pj_device_live_values(pj_device *device, pj_live_value *out_values, size_t capacity);
 // RESOURCE_EXHAUSTED is told, with the five largest live tensors, when live bytes would exceed this. 0: no limit.
 PJ_EXPORT void pj_device_set_memory_limit(pj_device *device, uint64_t bytes);
 
