@@ -8,6 +8,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/dlpack.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <memory>
@@ -110,6 +111,10 @@ FallbackMode fallback_mode();
 void set_fallback_mode(FallbackMode mode);
 std::unordered_map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
+
+// ---- dlpack.cpp -----------------------------------------------------------------------------------------------------
+
+DLManagedTensorVersioned *to_host_dlpack(const at::Tensor &tensor);  // the caller owns it, as a consumer does
 
 // ---- tensor.cpp -----------------------------------------------------------------------------------------------------
 

@@ -232,6 +232,14 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_memory_limit", [](int index, uint64_t bytes) {
     pj_device_set_memory_limit(device_at(static_cast<c10::DeviceIndex>(index)), bytes);
   });
+  m.def("to_host_dlpack", [](const at::Tensor &tensor) {
+    return py::capsule(to_host_dlpack(tensor), "dltensor_versioned", [](PyObject *capsule) {
+      // A consumer renames the capsule and owns what is in it.
+      if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) return;
+      auto *managed = static_cast<DLManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+      managed->deleter(managed);
+    });
+  });
   m.def("counters", counters);
   m.def("reset_counters", [] { pj_runtime_reset_counters(runtime()); });
   m.def("explain", explain);
