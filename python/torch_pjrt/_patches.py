@@ -6,6 +6,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.dlpack import DLDeviceType
 
 from torch_pjrt import _C, _plugin
+from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
 
@@ -89,6 +90,22 @@ def _after_optimizer_step() -> None:
     register_optimizer_step_post_hook(cut)
 
 
+def _flex_attention() -> None:
+    """It has a list of devices that it accepts."""
+
+    def change(module) -> None:
+        original = module._validate_device
+
+        @functools.wraps(original)
+        def validate(query, key, value) -> None:
+            if query.device.type != "tpu":
+                original(query, key, value)
+
+        module._validate_device = validate
+
+    after_import("torch.nn.attention.flex_attention", change)
+
+
 _meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
 
 
@@ -113,4 +130,5 @@ def apply() -> None:
     _share_memory()
     _after_optimizer_step()
     _fused_gru_cell()
+    _flex_attention()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

@@ -188,7 +188,7 @@ import torch, torch.multiprocessing as mp
 
 def work(rank, inbox, outbox):
     x = inbox.get().to("tpu")
-    outbox.put((rank, (x * 2).cpu()))
+    outbox.put((rank, (x * 2).tolist()))
 
 if __name__ == "__main__":
     torch.ones(1, device="tpu").item()
@@ -199,7 +199,7 @@ if __name__ == "__main__":
         inbox.put(torch.full((3,), i + 1.0))
     answers = [outbox.get(timeout=120) for _ in range(2)]
     assert sorted(rank for rank, _ in answers) == [0, 1]
-    assert sorted(x.sum().item() for _, x in answers) == [6, 12]
+    assert sorted(sum(x) for _, x in answers) == [6, 12]
     processes.join()
     print("both answered")
 """)

@@ -204,8 +204,7 @@ def test_a_file_is_mapped_into_memory_and_moved():
 
 def test_subclasses_attributes_and_lazy_bits_are_saved():
     x = torch.tensor([1 + 2j, 3 - 1j], device="tpu")
-    same(torch.load(saved([x.conj(), x.conj().imag, x.mT if x.dim() > 1 else x])), [x.cpu().conj(), -x.cpu().imag, x.cpu()],
-         **EXACT)
+    same([torch.load(saved(view)) for view in (x.conj(), x.conj().imag)], [x.cpu().conj(), -x.cpu().imag], **EXACT)
     y = torch.ones(2, device="tpu")
     y.note = "kept"
     assert torch.load(saved(y)).note == copy.deepcopy(y).note == "kept"
