@@ -172,7 +172,7 @@ static void lower_attention_backward(pj_lowering *l) {
   else pj_return(l, 3, hlo_full(h, bias.dtype, bias.rank, bias.dims, 0));
 }
 
-// ---- sequences of different lengths, one after the other -----------------------------------------------------------------
+// ---- sequences of different lengths, one after the other ------------------------------------------------------------
 
 // [length, heads, width] as [heads, length, width], and back
 static hlo_value swap_heads(hlo *h, hlo_value x) { return hlo_swap(h, x, 0, 1); }

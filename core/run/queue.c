@@ -8,7 +8,7 @@
 // Donating a small buffer gains nothing, and whether an input can be donated is part of a program's key.
 enum { LEAST_DONATED_BYTES = 4096, ARGUMENTS_ON_STACK = 64 };
 
-// ---- regions ----------------------------------------------------------------------------------------------------------
+// ---- regions --------------------------------------------------------------------------------------------------------
 
 static pj_region *region_create(pj_device *device) {
   pj_region *region = device->spare;
@@ -114,7 +114,7 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
   return NULL;
 }
 
-// ---- the program of a region --------------------------------------------------------------------------------------------
+// ---- the program of a region ----------------------------------------------------------------------------------------
 
 // What the run of a region looks like from outside: which outputs somebody still holds, and which inputs may be overwritten.
 typedef struct outside {
@@ -296,7 +296,7 @@ static pj_status make_program(pj_runtime *runtime, const pj_region *region, cons
   return status;
 }
 
-// ---- running ------------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 // A signal handler or finalizer that uses the device while its thread compiles: waiting would be for ever.
 static bool runs_here(const pj_device *device) {
@@ -472,7 +472,7 @@ pj_status pj_device_cut(pj_device *device) {
   return status;
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 static pj_status end_op(pj_device *device) {
   if (runs_here(device)) return NULL;  // runs with the next op

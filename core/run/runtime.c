@@ -158,7 +158,7 @@ void pj_runtime_set_queue_length(pj_runtime *runtime, int length) {
 void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision) { atomic_store(&runtime->precision, precision); }
 void pj_runtime_set_index_mode(pj_runtime *runtime, pj_index_mode mode) { atomic_store(&runtime->index_mode, (int)mode); }
 
-// ---- ops --------------------------------------------------------------------------------------------------------------
+// ---- ops ------------------------------------------------------------------------------------------------------------
 
 const pj_op *pj_runtime_op(pj_runtime *runtime, const char *overload) {
   uint64_t key[32] = {0};
@@ -188,7 +188,7 @@ uint32_t pj_op_flags(const pj_op *op) { return op->entry ? op->entry->flags : 0;
 uint32_t pj_op_statics(const pj_op *op) { return op->entry ? op->entry->statics : UINT32_MAX; }
 uint32_t pj_op_shape_only(const pj_op *op) { return op->entry ? op->entry->shape_only : 0; }
 
-// ---- counters and explanations ------------------------------------------------------------------------------------------
+// ---- counters and explanations --------------------------------------------------------------------------------------
 
 // X(counter): each is read and reset alike.
 #define COUNTERS(X) \

@@ -98,7 +98,7 @@ PJ_EXPORT uint32_t pj_op_flags(const pj_op *op);       // PJ_OP_RANDOM 1, PJ_OP_
 PJ_EXPORT uint32_t pj_op_statics(const pj_op *op);     // bit i: argument i's number is part of the key (ops without a lowering: all)
 PJ_EXPORT uint32_t pj_op_shape_only(const pj_op *op);  // bit i: only the shape of tensor argument i matters
 
-// ---- storages and values ----------------------------------------------------------------------------------------------
+// ---- storages and values --------------------------------------------------------------------------------------------
 
 // A storage of `nbytes` that nobody has written: reading it gives zeros.
 PJ_EXPORT pj_storage *pj_storage_create(pj_device *device, size_t nbytes);
@@ -128,7 +128,7 @@ PJ_EXPORT int pj_value_rank(const pj_value *value);
 PJ_EXPORT const int64_t *pj_value_dims(const pj_value *value);
 PJ_EXPORT size_t pj_value_bytes(const pj_value *value);
 
-// ---- calls ------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 // Appends a tensor argument: dtype, sizes, strides and offset are PyTorch's (offset and strides in elements); flags
 // PJ_TENSOR_CONJ, PJ_TENSOR_NEG. Retains the storage's value.
@@ -165,7 +165,7 @@ PJ_EXPORT const pj_tensor_spec *pj_plan_result(const pj_plan *plan, size_t i);
 // no result types for it (NULL, 0): the table has a shape rule.
 PJ_EXPORT pj_status pj_call_resolve(pj_device *device, pj_call *call);
 
-// ---- programs of several ops (decompositions, torch.compile) ------------------------------------------------------------
+// ---- programs of several ops (decompositions, torch.compile) --------------------------------------------------------
 
 typedef struct pj_builder pj_builder;
 
@@ -191,7 +191,7 @@ PJ_EXPORT pj_status pj_plan_create_from(pj_device *device, const pj_call *call, 
 PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base_rank, const int64_t *base_dims, pj_dtype dtype,
                                     int rank, const int64_t *sizes, const int64_t *strides, int64_t offset, unsigned flags);
 
-// ---- writing and reading --------------------------------------------------------------------------------------------------
+// ---- writing and reading --------------------------------------------------------------------------------------------
 
 // Writes `source` (a value whose dims are the view's sizes in memory order of `source_strides`) through the view of the
 // storage: replaces the whole value where the view covers it, else queues a write. INVALID_ARGUMENT: the view overlaps
@@ -213,7 +213,7 @@ PJ_EXPORT pj_status pj_value_to_host(pj_device *device, pj_value *value, void *d
 PJ_EXPORT pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer);
 PJ_EXPORT pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value);
 
-// ---- device ---------------------------------------------------------------------------------------------------------------
+// ---- device ---------------------------------------------------------------------------------------------------------
 
 PJ_EXPORT int pj_device_index(const pj_device *device);
 PJ_EXPORT pj_runtime *pj_device_runtime(const pj_device *device);
