@@ -249,6 +249,7 @@ bool trace(Run &run, pj_call *call, const std::optional<Meta> &meta) {
 
 bool decompose(Run &run, pj_call *call, const std::optional<Meta> &meta) {
   if (run.op.random || (run.mutates && !meta)) return false;
+  pj_call_fix_starts(call);
   std::string key(reinterpret_cast<const char *>(call->words), call->word_count * sizeof *call->words);
   if (run.op.is_hopeless(key)) return false;
   at::RecordFunctionGuard no_profile(false);

@@ -6,6 +6,9 @@
 // The most of anything that one call can have; words may come from outside, and counts in them are believed only below this.
 enum { MOST_ITEMS = 1 << 20 };
 
+// In the field `start` until add_starts says which.
+enum { STARTS = 0 };
+
 typedef struct reader {
   const uint64_t *words;
   uint32_t count, at;
@@ -56,7 +59,7 @@ static pj_operand *new_operand(reader *r) {
     s->operands = grown;
   }
   pj_operand *operand = &s->operands[s->operand_count];
-  memset(operand, 0, sizeof *operand);
+  *operand = (pj_operand){.start = -1};
   return operand;
 }
 
@@ -87,11 +90,35 @@ static void read_tensor(reader *r, uint64_t word, bool has_value) {
     o->view.conj = flags & PJ_TENSOR_CONJ;
     o->view.neg = flags & PJ_TENSOR_NEG;
     if (!r->status) r->status = pj_view_check(&o->view, &o->base);
+    o->start = flags & PJ_TENSOR_MOVES ? STARTS : -1;
+    if (o->start >= 0 && o->view.offset) fail(r, "a view that moves and has an offset");
   }
   o->has_value = has_value;
   o->own = o->view.dtype;
   o->weight = o->view.rank ? PJ_WEIGHT_TENSOR : PJ_WEIGHT_ZERO_DIM;
   if (!r->status) ++r->signature->operand_count;
+}
+
+static void add_start(reader *r, int32_t *start) {
+  if (*start < 0) return;
+  *start = (int32_t)r->signature->operand_count;
+  pj_operand *o = new_operand(r);
+  if (!o) return;
+  o->base.dtype = o->view.dtype = o->own = PJ_S64;
+  o->identity = o->is_number = o->has_value = true;
+  ++r->signature->operand_count;
+}
+
+// Starts are numbers of their own behind all others: those of views first, then those of arguments, in order.
+static void add_starts(reader *r) {
+  pj_signature *s = r->signature;
+  uint32_t tensors = s->operand_count;
+  for (uint32_t i = 0; i < tensors && !r->status; ++i) {
+    int32_t start = s->operands[i].start;
+    add_start(r, &start);  // may move the operands
+    s->operands[i].start = start;
+  }
+  for (uint32_t i = 0; i < s->argument_count && !r->status; ++i) add_start(r, &s->arguments[i].start);
 }
 
 static void read_number(reader *r, uint64_t word) {
@@ -158,7 +185,10 @@ static void read_argument(reader *r, pj_argument *a) {
       a->count = count;
       break;
     }
-    case PJ_ARG_INT: a->integer = (int64_t)next(r); break;
+    case PJ_ARG_INT:
+      a->integer = (int64_t)next(r);
+      a->start = word >> 8 & PJ_INT_RELEASED ? STARTS : -1;
+      break;
     case PJ_ARG_BOOL: a->integer = word >> 8 != 0; break;
     case PJ_ARG_DTYPE:
       a->integer = (int64_t)(word >> 8);
@@ -218,9 +248,10 @@ static pj_status decode(pj_signature *s, reader *r, const pj_result *results, ui
       if (!grown) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
       s->arguments = grown;
     }
-    s->arguments[s->argument_count] = (pj_argument){0};
+    s->arguments[s->argument_count] = (pj_argument){.start = -1};
     read_argument(r, &s->arguments[s->argument_count++]);
   }
+  add_starts(r);
   PJ_TRY(r->status);
   s->results = calloc(result_count + 1, sizeof *s->results);
   if (!s->results) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");

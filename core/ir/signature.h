@@ -12,6 +12,7 @@ typedef struct pj_operand {
   bool identity;     // the view is the whole base
   bool is_number;
   bool has_value;    // false: PJ_ARG_SHAPE, only the shape may be used
+  int32_t start;     // the operand, an s64 number, that says where the view starts; -1: at view.offset
   uint8_t weight;    // PJ_WEIGHT_*
   pj_dtype own;      // dtype for type promotion
 } pj_operand;
@@ -20,6 +21,7 @@ typedef struct pj_argument {
   pj_argument_kind kind;
   uint32_t first;       // TENSOR, SHAPE, NUMBER: index into operands. TENSORS, NUMBERS: index into `elements`
   uint32_t count;       // lists and strings: length
+  int32_t start;        // INT: the operand, an s64 number, that has its value at run time; -1: `integer` has it
   int64_t integer;      // INT, BOOL, DTYPE
   double number;        // FLOAT
   const int64_t *ints;  // INTS, BOOLS

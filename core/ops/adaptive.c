@@ -146,8 +146,8 @@ static void return_placed(pj_lowering *l, hlo_op op, hlo_value values, hlo_value
     return;
   places = pj_index_check_from_zero(l, planes(l, places, spatial), base.dims[1]);
   pj_positions at = pj_positions_along(l, places, 1);
-  pj_view view = pj_view_whole(base);
-  pj_return_reshaped(l, 0, pj_positions_write(l, op, base, &view, &at, values));
+  pj_target whole = pj_target_whole(base);
+  pj_return_reshaped(l, 0, pj_positions_write(l, op, &whole, &at, values));
 }
 
 // (grad_output, self, indices), and of fractional pooling with kernel_size and output_size before the indices

@@ -6,9 +6,8 @@ static void lower_copy(pj_lowering *l) { pj_return(l, 0, pj_tensor(l, 0)); }
 
 // pj::write(Tensor(a!) self, Tensor source): the base of self after source was written through the view.
 static void lower_write(pj_lowering *l) {
-  pj_view view;
-  hlo_value base = pj_target(l, &view);
-  pj_return_target(l, pj_view_write(l->h, base, &view, pj_tensor(l, 1)));
+  pj_target target = pj_target_of(l);
+  pj_return_target(l, pj_target_write(l, &target, pj_tensor(l, 1)));
 }
 
 // pj::zeros(): what a storage that was never written reads as.

@@ -209,9 +209,9 @@ static hlo_value run_numbers(pj_lowering *l, const runs *r) {
 static hlo_value add_at(pj_lowering *l, hlo_op op, int64_t size, hlo_value places, hlo_value updates) {
   hlo_value zeros = hlo_full(l->h, updates.dtype, 1, &size, 0);
   if (!size) return zeros;
-  pj_view view = pj_view_whole(zeros);
+  pj_target whole = pj_target_whole(zeros);
   pj_positions at = {.rank = 1, .indexed = {true}, .indices = {places}};
-  return pj_positions_write(l, op, zeros, &view, &at, updates);
+  return pj_positions_write(l, op, &whole, &at, updates);
 }
 
 // Results `inverse` and `counts` (-1: the op has none), empty unless they are asked for.

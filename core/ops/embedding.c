@@ -4,9 +4,9 @@
 
 // Combines `updates` (rows, or elements for a vector) into rows `index` (1-d) of x. Rows outside x are dropped.
 static hlo_value write_rows(pj_lowering *l, hlo_op op, hlo_value x, hlo_value index, hlo_value updates) {
-  pj_view view = pj_view_whole(x);
+  pj_target whole = pj_target_whole(x);
   pj_positions at = {.rank = x.rank, .indexed = {true}, .indices = {index}};
-  return pj_positions_write(l, op, x, &view, &at, updates);
+  return pj_positions_write(l, op, &whole, &at, updates);
 }
 
 static hlo_value zeros(pj_lowering *l, pj_dtype dtype, int rank, const int64_t *dims) {
@@ -67,15 +67,15 @@ static void lower_embedding_dense_backward(pj_lowering *l) {
 // aten::embedding_renorm(self, indices, max_norm, norm_type): the rows in `indices` scaled down to max_norm
 static void lower_embedding_renorm(pj_lowering *l) {
   hlo *h = l->h;
-  pj_view view;
-  hlo_value base = pj_target(l, &view), indices = pj_tensor(l, 1), weight = pj_tensor(l, 0);
+  pj_target target = pj_target_of(l);
+  hlo_value indices = pj_tensor(l, 1), weight = pj_tensor(l, 0);
   double p = pj_float(l, 3);
-  if (!pj_require(l, view.rank == 2, PJ_INVALID_ARGUMENT, "embedding_renorm_: self must be 2-D")) return;
+  if (!pj_require(l, target.view.rank == 2, PJ_INVALID_ARGUMENT, "embedding_renorm_: self must be 2-D")) return;
   if (hlo_size(indices) == 0 || hlo_size(weight) == 0) {
-    pj_return_target(l, base);
+    pj_return_target(l, target.base);
     return;
   }
-  hlo_value index = hlo_flatten(h, pj_index_check_from_zero(l, indices, view.sizes[0]));
+  hlo_value index = hlo_flatten(h, pj_index_check_from_zero(l, indices, target.view.sizes[0]));
   hlo_value rows = hlo_take(h, weight, index, 0);
   pj_dtype dtype = pj_math_dtype(rows.dtype);
   rows = hlo_convert(h, rows, dtype);
@@ -89,7 +89,7 @@ static void lower_embedding_renorm(pj_lowering *l) {
   hlo_value scale = hlo_div(h, most, hlo_add(h, norm, hlo_constant(h, dtype, 1e-7)));
   scale = hlo_select(h, hlo_gt(h, norm, most), scale, constant_like(l, norm, 1));
   pj_positions at = {.rank = 2, .indexed = {true}, .indices = {index}};
-  pj_return_target(l, pj_positions_write(l, HLO_SECOND, base, &view, &at, hlo_mul(h, rows, hlo_keep(h, scale, 1))));
+  pj_return_target(l, pj_positions_write(l, HLO_SECOND, &target, &at, hlo_mul(h, rows, hlo_keep(h, scale, 1))));
 }
 
 // ---- bags -----------------------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ static void embedding_bag_backward(pj_lowering *l, bag_arguments a) {
     hlo_value filled = hlo_keep(h, hlo_gt(h, hlo_slice_dim(h, size, 0, 0, grad.dims[0]), hlo_constant(h, dtype, 0)), 1);
     at = hlo_select(h, hlo_broadcast_like(h, filled, at), at, constant_like(l, at, rows));
     pj_positions where = pj_positions_along(l, at, 0);
-    pj_view view = pj_view_whole(result);
-    pj_return(l, 0, pj_positions_write(l, HLO_ADD, result, &view, &where, grad));
+    pj_target whole = pj_target_whole(result);
+    pj_return(l, 0, pj_positions_write(l, HLO_ADD, &whole, &where, grad));
     return;
   }
   hlo_value bag = hlo_convert(h, pj_tensor(l, a.offset2bag), PJ_S32);

@@ -177,9 +177,6 @@ static void lower_triu_indices(pj_lowering *l) {
   return_indices(l, row, column);
 }
 
-// The bounds of a range decide its length.
-#define BOUNDS (PJ_STATIC(0) | PJ_STATIC(1) | PJ_STATIC(2))
-
 PJ_LOWERINGS(factory_lowerings) = {
     {"aten::zeros", lower_zeros},
     {"aten::zeros_like", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
@@ -209,11 +206,11 @@ PJ_LOWERINGS(factory_lowerings) = {
     {"prims::device_put", lower_clone},
     {"prims::copy_strided", lower_clone},
 
-    {"aten::arange", lower_arange, .statics = PJ_STATIC(0)},
-    {"aten::arange.start", lower_arange_start, .statics = BOUNDS},
-    {"aten::arange.start_step", lower_arange_step, .statics = BOUNDS},
-    {"aten::range", lower_arange_start, .statics = BOUNDS},
-    {"aten::range.step", lower_arange_step, .statics = BOUNDS},
+    {"aten::arange", lower_arange},
+    {"aten::arange.start", lower_arange_start},
+    {"aten::arange.start_step", lower_arange_step},
+    {"aten::range", lower_arange_start},
+    {"aten::range.step", lower_arange_step},
     {"prims::iota", lower_iota},
     {"aten::linspace", lower_linspace},
     {"aten::linspace.Tensor_Tensor", lower_linspace},

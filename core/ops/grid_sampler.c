@@ -204,7 +204,6 @@ static void return_input_gradient(pj_lowering *l, const sampler *s, hlo_value gr
   // Points as rows of channels, so that a write moves whole rows: (N, plane, C).
   int64_t dims[] = {s->planes.dims[0], s->planes.dims[2], s->planes.dims[1]};
   hlo_value sum = hlo_full(h, grad.dtype, 3, dims, 0), rows = hlo_swap(h, grad, 1, 2);
-  pj_view view = pj_view_whole(sum);
   int choice[MAX_SPATIAL] = {0};
   do {
     hlo_value inside, place = place_of(l, s, choice, &inside), weight = weight_of(l, s, choice, -1);
@@ -213,7 +212,8 @@ static void return_input_gradient(pj_lowering *l, const sampler *s, hlo_value gr
     at.indices[0] = hlo_iota(h, PJ_S32, 2, place.dims, 0);
     at.indices[1] = place;
     hlo_value updates = weight.id < 0 ? rows : hlo_mul(h, rows, hlo_keep(h, weight, 2));
-    sum = pj_positions_write(l, HLO_ADD, sum, &view, &at, updates);
+    pj_target whole = pj_target_whole(sum);
+    sum = pj_positions_write(l, HLO_ADD, &whole, &at, updates);
   } while (next_choice(s, choice));
   pj_return_reshaped(l, result, hlo_swap(h, sum, 1, 2));
 }

@@ -50,13 +50,6 @@ void pj_view_at_least_1d(pj_view *view) {
   view->sizes[0] = view->strides[0] = 1;
 }
 
-pj_view pj_view_whole(hlo_value x) {
-  pj_view view = {.dtype = x.dtype, .rank = x.rank};
-  for (int d = 0; d < x.rank; ++d) view.sizes[d] = x.dims[d];
-  pj_row_major_strides(x.rank, x.dims, view.strides);
-  return view;
-}
-
 pj_positions pj_positions_all(int rank) {
   pj_positions at = {.rank = rank};
   return at;
@@ -206,9 +199,10 @@ static void layout_as_flat(const pj_view *view, layout *out) {
   }
 }
 
-hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj_view *view, const pj_positions *at,
-                             hlo_value updates) {
+hlo_value pj_positions_write(pj_lowering *l, hlo_op op, const pj_target *to, const pj_positions *at, hlo_value updates) {
   hlo *h = l->h;
+  hlo_value base = to->base;
+  const pj_view *view = &to->view;
   if (hlo_failed(h)) return base;
   if (base.dtype == PJ_PRED)
     op = op == HLO_ADD || op == HLO_MAX ? HLO_OR : op == HLO_MUL || op == HLO_MIN ? HLO_AND : op;
@@ -263,8 +257,13 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
     }
   }
 
-  hlo_value columns[PJ_MAX_RANK];
+  hlo_value columns[PJ_MAX_RANK], start[PJ_MAX_RANK];
+  bool moves = to->start.id >= 0;
+  if (moves) pj_view_place(h, to->start, target.rank, target.dims, start);
   for (int b = 0; b < target.rank; ++b) {
+    bool spans = window_of[b] >= 0 && view->sizes[window_of[b]] == target.dims[b];
+    bool at_zero = spans || (!moves && where.start[b] == 0);
+    if (!moves || spans) start[b] = index_constant(l, grid, where.start[b]);
     hlo_value column = {.id = -1};
     for (int v = 0; v < view->rank; ++v) {
       if (where.base_dim[v] != b || window_of[b] == v) continue;
@@ -280,10 +279,10 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj
       column = column.id < 0 ? index : hlo_add(h, column, index);
     }
     if (column.id < 0) {
-      if (where.start[b] == 0 && (b < target.rank - 1 || spec.scatter_count)) continue;
-      column = hlo_broadcast_to(h, index_constant(l, grid, where.start[b]), grid.rank, grid.dims);
-    } else if (where.start[b]) {
-      column = hlo_add(h, column, index_constant(l, grid, where.start[b]));
+      if (at_zero && (b < target.rank - 1 || spec.scatter_count)) continue;
+      column = hlo_broadcast_to(h, start[b], grid.rank, grid.dims);
+    } else if (!at_zero) {
+      column = hlo_add(h, column, start[b]);
     }
     columns[spec.scatter_count] = hlo_keep(h, column, grid.rank);
     spec.scatter_dims[spec.scatter_count++] = b;
@@ -306,10 +305,10 @@ hlo_value pj_pack(pj_lowering *l, hlo_value values, hlo_value kept, int64_t size
   // What is not kept goes to one place more, which is cut off. XLA:CPU takes every index into a dimension of size 1 for 0,
   // also one outside of it that a scatter has to drop.
   hlo_value packed = hlo_broadcast_to(h, fill, 1, (int64_t[]){size + 1}), last = hlo_constant_int(h, PJ_S32, size);
-  pj_view view = pj_view_whole(packed);
+  pj_target whole = pj_target_whole(packed);
   hlo_value place = hlo_select(h, kept, hlo_min(h, pj_true_before(h, kept), last), last);
   pj_positions at = {.rank = 1, .indexed = {true}, .indices = {place}};
-  return hlo_slice_dim(h, pj_positions_write(l, HLO_SECOND, packed, &view, &at, values), 0, 0, size);
+  return hlo_slice_dim(h, pj_positions_write(l, HLO_SECOND, &whole, &at, values), 0, 0, size);
 }
 
 // ---- lowerings ------------------------------------------------------------------------------------------------------

@@ -22,9 +22,6 @@ typedef struct pj_positions {
 // A view of a 0-d tensor as one of a single element: the index ops accept both.
 void pj_view_at_least_1d(pj_view *view);
 
-// The view of all of `x`.
-pj_view pj_view_whole(hlo_value x);
-
 // Positions with every dimension of a tensor of `rank` whole.
 pj_positions pj_positions_all(int rank);
 
@@ -47,10 +44,10 @@ hlo_value pj_positions_read(pj_lowering *l, hlo_value x, const pj_positions *at)
 // than x in the other dimensions.
 hlo_value pj_take_along(pj_lowering *l, hlo_value x, hlo_value index, int dim);
 
-// Combines `updates` into the positions of a view of `base` by `op` and gives the new base. `updates` has the
+// Combines `updates` into the positions of what is written by `op` and gives the new base. `updates` has the
 // dimensions of the indices first, then the whole ones in order; a dimension of 1 stretches. What is written is all
 // that it costs when the base is donated. Order of repeated positions: any.
-hlo_value pj_positions_write(pj_lowering *l, hlo_op op, hlo_value base, const pj_view *view, const pj_positions *at,
+hlo_value pj_positions_write(pj_lowering *l, hlo_op op, const pj_target *target, const pj_positions *at,
                              hlo_value updates);
 
 // For every element of a mask, in flat order, how many true ones come before it: 1-d, s32.

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const pj_argument *argument(const pj_lowering *l, int i) {
-  static const pj_argument absent = {.kind = PJ_ARG_NONE};
+  static const pj_argument absent = {.kind = PJ_ARG_NONE, .start = -1};
   return i >= 0 && (uint32_t)i < l->signature->argument_count ? &l->signature->arguments[i] : &absent;
 }
 
@@ -16,12 +16,17 @@ static hlo_value wrong_kind(pj_lowering *l, int i, const char *wanted) {
 pj_argument_kind pj_kind(const pj_lowering *l, int i) { return argument(l, i)->kind; }
 bool pj_present(const pj_lowering *l, int i) { return pj_kind(l, i) != PJ_ARG_NONE; }
 
+// Where a view starts that moves through its base; id < 0: at its offset.
+static hlo_value start_of(const pj_lowering *l, const pj_operand *o) {
+  return o->start < 0 ? PJ_VIEW_AT_OFFSET : l->operands[o->start];
+}
+
 static hlo_value operand_value(pj_lowering *l, uint32_t index) {
   const pj_operand *o = &l->signature->operands[index];
   if (!o->has_value)
     return hlo_fail(l->h, PJ_INTERNAL, "%s: the values of operand %u are not read (PJ_SHAPE_ONLY)", l->signature->name, index);
   if (o->is_number) return hlo_convert(l->h, l->operands[index], o->own);
-  return o->identity ? l->operands[index] : pj_view_read(l->h, l->operands[index], &o->view);
+  return o->identity ? l->operands[index] : pj_view_read(l->h, l->operands[index], &o->view, start_of(l, o));
 }
 
 static pj_type operand_type(const pj_operand *o) {
@@ -92,8 +97,16 @@ hlo_value pj_number(pj_lowering *l, int i, pj_dtype dtype) {
   }
 }
 
+bool pj_start_is_known(const pj_lowering *l, int i) { return argument(l, i)->start < 0; }
+
+hlo_value pj_start(pj_lowering *l, int i) {
+  const pj_argument *a = argument(l, i);
+  return a->start < 0 ? hlo_constant_int(l->h, PJ_S64, pj_int(l, i)) : l->operands[a->start];
+}
+
 int64_t pj_int(pj_lowering *l, int i) {
   const pj_argument *a = argument(l, i);
+  if (a->start >= 0) wrong_kind(l, i, "integer that is known when the program is compiled");
   if (a->kind == PJ_ARG_INT || a->kind == PJ_ARG_BOOL || a->kind == PJ_ARG_DTYPE) return a->integer;
   wrong_kind(l, i, "integer");
   return 0;
@@ -238,19 +251,23 @@ pj_dtype pj_promote(pj_lowering *l, const int *arguments, int count) {
   return result;
 }
 
-hlo_value pj_target(pj_lowering *l, pj_view *out_view) {
-  const pj_argument *a = argument(l, 0);
-  if (a->kind != PJ_ARG_TENSOR) return wrong_kind(l, 0, "tensor");
-  const pj_operand *o = &l->signature->operands[a->first];
-  if (l->signature->writes_base) {
-    *out_view = o->view;
-    return l->operands[a->first];
-  }
-  hlo_value whole = operand_value(l, a->first);
-  *out_view = (pj_view){.dtype = whole.dtype, .rank = whole.rank};
-  for (int i = 0; i < whole.rank; ++i) out_view->sizes[i] = whole.dims[i];
-  pj_row_major_strides(whole.rank, whole.dims, out_view->strides);
+pj_target pj_target_whole(hlo_value x) {
+  pj_target whole = {.base = x, .view = {.dtype = x.dtype, .rank = x.rank}, .start = PJ_VIEW_AT_OFFSET};
+  for (int d = 0; d < x.rank; ++d) whole.view.sizes[d] = x.dims[d];
+  pj_row_major_strides(x.rank, x.dims, whole.view.strides);
   return whole;
+}
+
+pj_target pj_target_of(pj_lowering *l) {
+  const pj_argument *a = argument(l, 0);
+  if (a->kind != PJ_ARG_TENSOR) return pj_target_whole(wrong_kind(l, 0, "tensor"));
+  const pj_operand *o = &l->signature->operands[a->first];
+  if (!l->signature->writes_base) return pj_target_whole(operand_value(l, a->first));
+  return (pj_target){l->operands[a->first], o->view, start_of(l, o)};
+}
+
+hlo_value pj_target_write(pj_lowering *l, const pj_target *target, hlo_value source) {
+  return pj_view_write(l->h, target->base, &target->view, target->start, source);
 }
 
 int pj_result_count(const pj_lowering *l) { return (int)l->signature->result_count; }

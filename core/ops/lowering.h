@@ -31,6 +31,8 @@ hlo_value pj_list_tensor(pj_lowering *l, int argument, int i);
 hlo_value pj_list_number(pj_lowering *l, int argument, int i, pj_dtype dtype);  // of a list of run-time numbers
 hlo_value pj_number(pj_lowering *l, int argument, pj_dtype dtype);  // run-time or constant number, 0-d, converted to dtype
 int64_t pj_int(pj_lowering *l, int argument);
+bool pj_start_is_known(const pj_lowering *l, int argument);         // of an integer argument with PJ_START: pj_int gives it
+hlo_value pj_start(pj_lowering *l, int argument);                   // its value, known or not: 0-d, s64
 double pj_float(pj_lowering *l, int argument);                      // a compile-time number (PJ_STATIC) or float argument
 bool pj_bool(pj_lowering *l, int argument);
 const char *pj_string(pj_lowering *l, int argument);                // "" for None
@@ -44,9 +46,20 @@ int pj_dims(pj_lowering *l, int argument, int rank, bool empty_is_all, int out_d
 // The dtype that PyTorch promotes the given tensor or number arguments to (torch.result_type).
 pj_dtype pj_promote(pj_lowering *l, const int *arguments, int count);
 
+// What an op writes: a view of `base`, which starts at the run-time element `start` (0-d s64; id < 0: at view.offset).
+typedef struct pj_target {
+  hlo_value base;
+  pj_view view;
+  hlo_value start;
+} pj_target;
+
 // For ops with PJ_OP_WRITES called in place through a view: the base of argument 0 and the view of it that is written.
 // Otherwise the whole tensor as base and an identity view. The lowering returns the new base.
-hlo_value pj_target(pj_lowering *l, pj_view *out_view);
+pj_target pj_target_of(pj_lowering *l);
+// All of `x`.
+pj_target pj_target_whole(hlo_value x);
+// The new base after `source` (dims = view sizes, dtype = view dtype) was written.
+hlo_value pj_target_write(pj_lowering *l, const pj_target *target, hlo_value source);
 
 // ---- results --------------------------------------------------------------------------------------------------------
 
@@ -55,7 +68,7 @@ pj_type pj_result_type(const pj_lowering *l, int result);           // dtype and
 
 // Result `result`, with PyTorch's sizes; converted to the expected dtype (half types are narrowed here, once).
 void pj_return(pj_lowering *l, int result, hlo_value value);
-// The new base of an op with PJ_OP_WRITES (see pj_target): argument 0's base type when it writes through a view.
+// The new base of an op with PJ_OP_WRITES (see pj_target_of): argument 0's base type when it writes through a view.
 void pj_return_target(pj_lowering *l, hlo_value base);
 
 // Precondition: false sets the error. Gives the condition, so that a lowering can return early.
@@ -66,14 +79,18 @@ bool pj_require(pj_lowering *l, bool condition, pj_code code, const char *format
 
 enum {
   PJ_OP_RANDOM = 1,   // two numbers are appended to the arguments: seed and offset (ops/random.h)
-  PJ_OP_WRITES = 2,   // argument 0 can be written through a view (pj_target)
+  PJ_OP_WRITES = 2,   // argument 0 can be written through a view (pj_target_of)
   PJ_OP_DYNAMIC = 4,  // result sizes depend on data (ops/dynamic.h)
+  PJ_OP_STORAGE = 8,  // counts in the storage of argument 0, so where its view starts is part of the program
 };
 
 // Bits of number arguments whose value is part of the program (exponents, sizes) instead of a run-time input.
 #define PJ_STATIC(i) (1u << (i))
 // Bits of tensor arguments of which only the shape matters (fill, zeros_like, normal_): the value is not even computed.
 #define PJ_SHAPE_ONLY(i) (1u << (i))
+// Bits of integer arguments that say where something starts (an index, a slice): part of the program for the first few
+// values, then run-time inputs, as the starts of views are (run/starts.c). Read with pj_start.
+#define PJ_START(i) (1u << (i))
 
 typedef struct pj_lowering_entry {
   const char *name;                  // overload: "aten::add.Tensor", "aten::relu"
@@ -81,6 +98,7 @@ typedef struct pj_lowering_entry {
   uint32_t flags;
   uint32_t statics;
   uint32_t shape_only;
+  uint32_t starts;
 } pj_lowering_entry;
 
 // One table a file, ended by {0}; every table is listed in ops/table.c.

@@ -148,8 +148,8 @@ static hlo_value resample_dim_backward(pj_lowering *l, hlo_value grad, int dim, 
     pj_positions at = pj_positions_all(grad.rank);
     at.indexed[dim] = true;
     at.indices[dim] = t->at[k];
-    pj_view view = pj_view_whole(sum);
-    sum = pj_positions_write(l, HLO_ADD, sum, &view, &at, hlo_transpose(h, updates, order));
+    pj_target whole = pj_target_whole(sum);
+    sum = pj_positions_write(l, HLO_ADD, &whole, &at, hlo_transpose(h, updates, order));
   }
   return sum;
 }

@@ -1,4 +1,4 @@
-// Writes at indexed positions. All of them compose their indices onto the base of argument 0 (pj_target), so that an
+// Writes at indexed positions. All of them compose their indices onto the base of argument 0 (pj_target_of), so that an
 // in-place call through a view costs what it writes.
 #include <string.h>
 
@@ -9,8 +9,7 @@
 // ---- rows of one dimension ------------------------------------------------------------------------------------------
 
 typedef struct rows {
-  hlo_value base;
-  pj_view view;       // of self, at least 1-d
+  pj_target self;     // at least 1-d
   int dim;
   pj_positions at;    // the indexed rows of `dim`
 } rows;
@@ -18,18 +17,18 @@ typedef struct rows {
 // self, dim and a vector of indices: arguments 0, 1 and 2. Negative indices are for `check` to accept.
 static rows rows_of(pj_lowering *l, hlo_value (*check)(pj_lowering *, hlo_value, int64_t)) {
   rows r;
-  r.base = pj_target(l, &r.view);
-  pj_view_at_least_1d(&r.view);
-  r.dim = pj_dim(l, 1, r.view.rank);
-  r.at = pj_positions_all(r.view.rank);
+  r.self = pj_target_of(l);
+  pj_view_at_least_1d(&r.self.view);
+  r.dim = pj_dim(l, 1, r.self.view.rank);
+  r.at = pj_positions_all(r.self.view.rank);
   hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2));
   pj_require(l, index.rank == 1, PJ_OUT_OF_RANGE, "Index is supposed to be a vector");
   pj_require(l, index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_OUT_OF_RANGE,
              "Expected dtype int32/int64 for index");
   if (hlo_failed(l->h)) return r;
-  pj_require(l, index.dims[0] == 0 || r.view.sizes[r.dim] > 0, PJ_OUT_OF_RANGE, "index out of range in self");
+  pj_require(l, index.dims[0] == 0 || r.self.view.sizes[r.dim] > 0, PJ_OUT_OF_RANGE, "index out of range in self");
   r.at.indexed[r.dim] = true;
-  r.at.indices[r.dim] = check(l, index, r.view.sizes[r.dim]);
+  r.at.indices[r.dim] = check(l, index, r.self.view.sizes[r.dim]);
   return r;
 }
 
@@ -37,9 +36,9 @@ static rows rows_of(pj_lowering *l, hlo_value (*check)(pj_lowering *, hlo_value,
 static hlo_value rows_source(pj_lowering *l, const rows *r, int i) {
   hlo_value source = pj_at_least_1d(l->h, pj_tensor(l, i));
   if (hlo_failed(l->h)) return source;
-  bool fits = source.rank == r->view.rank;
+  bool fits = source.rank == r->self.view.rank;
   for (int d = 0; fits && d < source.rank; ++d)
-    fits = source.dims[d] == (d == r->dim ? r->at.indices[d].dims[0] : r->view.sizes[d]);
+    fits = source.dims[d] == (d == r->dim ? r->at.indices[d].dims[0] : r->self.view.sizes[d]);
   if (!pj_require(l, fits, PJ_INVALID_ARGUMENT,
                   "source must have self's sizes except at dim %d, where it must have as many "
                   "elements as the index",
@@ -55,15 +54,15 @@ static hlo_value rows_source(pj_lowering *l, const rows *r, int i) {
 static void lower_index_copy(pj_lowering *l) {
   rows r = rows_of(l, pj_index_check_from_zero);
   hlo_value source = rows_source(l, &r, 3);
-  pj_return_target(l, pj_positions_write(l, HLO_SECOND, r.base, &r.view, &r.at, source));
+  pj_return_target(l, pj_positions_write(l, HLO_SECOND, &r.self, &r.at, source));
 }
 
 // aten::index_add(self, dim, index, source, *, alpha): self[..., index, ...] += alpha * source
 static void lower_index_add(pj_lowering *l) {
   rows r = rows_of(l, pj_index_check_from_zero);
   hlo_value source = rows_source(l, &r, 3);
-  if (r.view.dtype != PJ_PRED) source = hlo_mul(l->h, source, pj_number(l, 4, source.dtype));
-  pj_return_target(l, pj_positions_write(l, HLO_ADD, r.base, &r.view, &r.at, source));
+  if (r.self.view.dtype != PJ_PRED) source = hlo_mul(l->h, source, pj_number(l, 4, source.dtype));
+  pj_return_target(l, pj_positions_write(l, HLO_ADD, &r.self, &r.at, source));
 }
 
 // aten::index_fill(self, dim, index, value): self[..., index, ...] = value
@@ -74,7 +73,7 @@ static void lower_index_fill(pj_lowering *l) {
                   "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
                   value.rank))
     return;
-  pj_return_target(l, pj_positions_write(l, HLO_SECOND, r.base, &r.view, &r.at, value));
+  pj_return_target(l, pj_positions_write(l, HLO_SECOND, &r.self, &r.at, value));
 }
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
@@ -99,21 +98,22 @@ static hlo_value mean_reduced(pj_lowering *l, const pj_positions *at, hlo_value 
   hlo_value x = pj_at_least_1d(l->h, pj_tensor(l, 0));
   pj_dtype dtype = pj_math_dtype(x.dtype);
   x = hlo_convert(h, x, dtype);
-  pj_view view = pj_view_whole(x);
+  pj_target whole = pj_target_whole(x);
   hlo_value one = hlo_constant_int(h, dtype, 1);
-  if (!include_self) x = pj_positions_write(l, HLO_SECOND, x, &view, at, hlo_constant_int(h, dtype, 0));
-  hlo_value total = pj_positions_write(l, HLO_ADD, x, &view, at, updates);
-  hlo_value count = hlo_full(h, dtype, x.rank, x.dims, include_self);
-  count = hlo_max(h, pj_positions_write(l, HLO_ADD, count, &view, at, one), one);
+  if (!include_self) whole.base = pj_positions_write(l, HLO_SECOND, &whole, at, hlo_constant_int(h, dtype, 0));
+  hlo_value total = pj_positions_write(l, HLO_ADD, &whole, at, updates);
+  whole.base = hlo_full(h, dtype, x.rank, x.dims, include_self);
+  hlo_value count = hlo_max(h, pj_positions_write(l, HLO_ADD, &whole, at, one), one);
   return pj_dtype_is_integer(dtype) ? pj_floor_divide(h, total, count) : hlo_div(h, total, count);
 }
 
-static void return_reduced(pj_lowering *l, hlo_value base, const pj_view *view, const pj_positions *at,
-                           hlo_value updates, const char *reduce, bool include_self) {
+static void return_reduced(pj_lowering *l, pj_target target, const pj_positions *at, hlo_value updates,
+                           const char *reduce, bool include_self) {
+  const pj_view *view = &target.view;
   if (hlo_failed(l->h)) return;
   if (!strcmp(reduce, "mean")) {
     hlo_value mean = hlo_convert(l->h, mean_reduced(l, at, updates, include_self), view->dtype);
-    pj_return_target(l, pj_view_write(l->h, base, view, hlo_reshape(l->h, mean, view->rank, view->sizes)));
+    pj_return_target(l, pj_target_write(l, &target, hlo_reshape(l->h, mean, view->rank, view->sizes)));
     return;
   }
   const struct reduction *r = NULL;
@@ -123,51 +123,50 @@ static void return_reduced(pj_lowering *l, hlo_value base, const pj_view *view, 
                   "reduce argument must be either sum, prod, mean, amax or amin, got %s.", reduce))
     return;
   if (!include_self)
-    base = pj_positions_write(l, HLO_SECOND, base, view, at, identity_of(l, r->op, base.dtype));
-  pj_return_target(l, pj_positions_write(l, r->op, base, view, at, updates));
+    target.base = pj_positions_write(l, HLO_SECOND, &target, at, identity_of(l, r->op, target.base.dtype));
+  pj_return_target(l, pj_positions_write(l, r->op, &target, at, updates));
 }
 
 // aten::index_reduce(self, dim, index, source, reduce, *, include_self): rows of `source` reduced into self's
 static void lower_index_reduce(pj_lowering *l) {
   rows r = rows_of(l, pj_index_check_from_zero);
   hlo_value source = rows_source(l, &r, 3);
-  return_reduced(l, r.base, &r.view, &r.at, source, pj_string(l, 4), pj_bool(l, 5));
+  return_reduced(l, r.self, &r.at, source, pj_string(l, 4), pj_bool(l, 5));
 }
 
 // ---- scatter --------------------------------------------------------------------------------------------------------
 
-typedef struct target {
-  hlo_value base;
-  pj_view view;
+typedef struct scattered {
+  pj_target self;
   pj_positions at;
   hlo_value updates;
-} target;
+} scattered;
 
 // aten::scatter's arguments: self[i0, ..., index[i0, ...], ...] takes src[i0, ...]; `src` may be a number.
-static target scatter_target(pj_lowering *l) {
-  target t;
-  t.base = pj_target(l, &t.view);
-  pj_view_at_least_1d(&t.view);
+static scattered scatter_arguments(pj_lowering *l) {
+  scattered t;
+  t.self = pj_target_of(l);
+  pj_view_at_least_1d(&t.self.view);
   hlo_value index = pj_at_least_1d(l->h, pj_tensor(l, 2)), src = pj_tensor(l, 3);
   if (hlo_failed(l->h)) return t;
-  int dim = pj_dim(l, 1, t.view.rank);
+  int dim = pj_dim(l, 1, t.self.view.rank);
   bool empty = hlo_size(index) == 0;
   pj_require(l, empty || index.dtype == PJ_S64 || index.dtype == PJ_S32, PJ_INVALID_ARGUMENT,
              "scatter(): Expected dtype int32/int64 for index");
-  pj_require(l, empty || index.rank == t.view.rank, PJ_INVALID_ARGUMENT,
+  pj_require(l, empty || index.rank == t.self.view.rank, PJ_INVALID_ARGUMENT,
              "Index tensor must have the same number of dimensions as self tensor");
   if (hlo_failed(l->h)) return t;
   if (empty) {   // of any rank: nothing is written
-    t.at = pj_positions_all(t.view.rank);
+    t.at = pj_positions_all(t.self.view.rank);
     t.at.indexed[dim] = true;
     t.at.indices[dim] = hlo_flatten(l->h, index);
-    t.updates = hlo_constant(l->h, t.view.dtype, 0);
+    t.updates = hlo_constant(l->h, t.self.view.dtype, 0);
     return t;
   }
   for (int d = 0; d < index.rank; ++d)
-    pj_require(l, d == dim ? t.view.sizes[d] > 0 : index.dims[d] <= t.view.sizes[d], PJ_INVALID_ARGUMENT,
+    pj_require(l, d == dim ? t.self.view.sizes[d] > 0 : index.dims[d] <= t.self.view.sizes[d], PJ_INVALID_ARGUMENT,
                "Expected index of size %lld to be no larger than self of size %lld apart from dimension %d",
-               (long long)index.dims[d], (long long)t.view.sizes[d], dim);
+               (long long)index.dims[d], (long long)t.self.view.sizes[d], dim);
   if (src.rank) {
     bool fits = src.rank == index.rank;
     for (int d = 0; fits && d < src.rank; ++d) fits = index.dims[d] <= src.dims[d];
@@ -177,30 +176,30 @@ static target scatter_target(pj_lowering *l) {
     src = hlo_slice(l->h, src, start, index.dims, NULL);
   }
   if (hlo_failed(l->h)) return t;
-  t.at = pj_positions_along(l, pj_index_check_from_zero(l, index, t.view.sizes[dim]), dim);
+  t.at = pj_positions_along(l, pj_index_check_from_zero(l, index, t.self.view.sizes[dim]), dim);
   t.updates = src;
   return t;
 }
 
 // aten::scatter(self, dim, index, src or value)
 static void lower_scatter(pj_lowering *l) {
-  target t = scatter_target(l);
+  scattered t = scatter_arguments(l);
   if (hlo_failed(l->h)) return;
-  pj_return_target(l, pj_positions_write(l, HLO_SECOND, t.base, &t.view, &t.at, t.updates));
+  pj_return_target(l, pj_positions_write(l, HLO_SECOND, &t.self, &t.at, t.updates));
 }
 
 // aten::scatter_add(self, dim, index, src)
 static void lower_scatter_add(pj_lowering *l) {
-  target t = scatter_target(l);
+  scattered t = scatter_arguments(l);
   if (hlo_failed(l->h)) return;
-  pj_return_target(l, pj_positions_write(l, HLO_ADD, t.base, &t.view, &t.at, t.updates));
+  pj_return_target(l, pj_positions_write(l, HLO_ADD, &t.self, &t.at, t.updates));
 }
 
 // aten::scatter.reduce(self, dim, index, src or value, *, reduce) and aten::scatter_reduce.two(..., reduce, *,
 // include_self)
 static void lower_scatter_reduce(pj_lowering *l) {
-  target t = scatter_target(l);
-  return_reduced(l, t.base, &t.view, &t.at, t.updates, pj_string(l, 4), !pj_present(l, 5) || pj_bool(l, 5));
+  scattered t = scatter_arguments(l);
+  return_reduced(l, t.self, &t.at, t.updates, pj_string(l, 4), !pj_present(l, 5) || pj_bool(l, 5));
 }
 
 // ---- index_put ------------------------------------------------------------------------------------------------------
@@ -219,8 +218,7 @@ static int only_mask(pj_lowering *l, int list) {
 // self[:, mask] = values, for values that are the same wherever the mask is true: a select, without the mask's count.
 static void lower_masked_put(pj_lowering *l, int dim) {
   hlo *h = l->h;
-  pj_view view;
-  hlo_value base = pj_target(l, &view);
+  pj_target target = pj_target_of(l);
   hlo_value x = pj_tensor(l, 0), mask = pj_list_tensor(l, 1, dim), values = pj_tensor(l, 2);
   int rest = x.rank - dim - mask.rank;
   bool fits = rest >= 0;
@@ -244,7 +242,7 @@ static void lower_masked_put(pj_lowering *l, int dim) {
   int map[PJ_MAX_RANK];
   for (int d = 0; d < mask.rank; ++d) map[d] = dim + d;
   mask = hlo_broadcast_in_dim(h, mask, x.rank, x.dims, map);
-  pj_return_target(l, pj_view_write(h, base, &view, hlo_select(h, mask, values, x)));
+  pj_return_target(l, pj_target_write(l, &target, hlo_select(h, mask, values, x)));
 }
 
 // aten::index_put(self, indices, values, accumulate): self[i0, :, i1, ...] = values, or += values
@@ -255,8 +253,9 @@ static void lower_index_put(pj_lowering *l) {
     lower_masked_put(l, masked);
     return;
   }
-  pj_view view;
-  hlo_value base = pj_target(l, &view), values = pj_tensor(l, 2);
+  pj_target target = pj_target_of(l);
+  const pj_view view = target.view;
+  hlo_value values = pj_tensor(l, 2);
   pj_positions at = pj_positions_of_list(l, 1, view.rank, view.sizes);
   if (hlo_failed(h)) return;
 
@@ -271,7 +270,7 @@ static void lower_index_put(pj_lowering *l) {
       hlo_value x = pj_tensor(l, 0);
       values = x.dtype == PJ_PRED ? hlo_or(h, x, values) : hlo_add(h, x, values);
     }
-    pj_return_target(l, pj_view_write(h, base, &view, values));
+    pj_return_target(l, pj_target_write(l, &target, values));
     return;
   }
   int points = 0, rank = 0;
@@ -299,15 +298,16 @@ static void lower_index_put(pj_lowering *l) {
   int order[PJ_MAX_RANK];
   for (int d = 0; d < rank; ++d) order[d] = d < points ? front + d : d < points + front ? d - points : d;
   values = hlo_transpose(h, values, order);
-  pj_return_target(l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, base, &view, &at, values));
+  pj_return_target(l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, &target, &at, values));
 }
 
 // aten::put(self, index, source, accumulate): self.flatten()[index] = source, or += source
 static void lower_put(pj_lowering *l) {
   hlo *h = l->h;
-  pj_view view;
-  hlo_value base = pj_target(l, &view), index = pj_tensor(l, 1), source = pj_tensor(l, 2);
-  pj_view_at_least_1d(&view);
+  pj_target target = pj_target_of(l);
+  pj_view_at_least_1d(&target.view);
+  const pj_view view = target.view;
+  hlo_value index = pj_tensor(l, 1), source = pj_tensor(l, 2);
   if (hlo_failed(h)) return;
   int64_t size = 1;
   for (int d = 0; d < view.rank; ++d) size *= view.sizes[d];
@@ -326,7 +326,7 @@ static void lower_put(pj_lowering *l) {
     linear = hlo_div(h, linear, length);
   }
   pj_return_target(
-      l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, base, &view, &at, hlo_flatten(h, source)));
+      l, pj_positions_write(l, pj_bool(l, 3) ? HLO_ADD : HLO_SECOND, &target, &at, hlo_flatten(h, source)));
 }
 
 // ---- masks ----------------------------------------------------------------------------------------------------------
@@ -334,8 +334,8 @@ static void lower_put(pj_lowering *l) {
 // aten::masked_scatter(self, mask, source): the k-th true element takes source.flatten()[k]
 static void lower_masked_scatter(pj_lowering *l) {
   hlo *h = l->h;
-  pj_view view;
-  hlo_value base = pj_target(l, &view), x = pj_tensor(l, 0), mask = pj_tensor(l, 1), source = pj_tensor(l, 2);
+  pj_target target = pj_target_of(l);
+  hlo_value x = pj_tensor(l, 0), mask = pj_tensor(l, 1), source = pj_tensor(l, 2);
   if (!pj_require(l, mask.dtype == PJ_PRED, PJ_INVALID_ARGUMENT,
                   "masked_scatter_ only supports boolean masks, but got mask "
                   "with dtype %s",
@@ -348,12 +348,12 @@ static void lower_masked_scatter(pj_lowering *l) {
   if (!l->signature->writes_base) x = hlo_broadcast_to(h, x, type.rank, type.dims);
   mask = hlo_broadcast_like(h, mask, x);
   if (hlo_size(x) == 0 || hlo_size(source) == 0) {
-    pj_return_target(l, l->signature->writes_base ? base : x);
+    pj_return_target(l, l->signature->writes_base ? target.base : x);
     return;
   }
   hlo_value taken = hlo_take(h, hlo_flatten(h, source), pj_true_before(l->h, mask), 0);
   hlo_value y = hlo_select(h, mask, hlo_reshape(h, taken, x.rank, x.dims), x);
-  pj_return_target(l, l->signature->writes_base ? pj_view_write(h, base, &view, y) : y);
+  pj_return_target(l, l->signature->writes_base ? pj_target_write(l, &target, y) : y);
 }
 
 // aten::masked_scatter_backward(grad_output, mask, sizes): the true elements of the gradient, then zeros

@@ -92,7 +92,7 @@ static pj_view unfold_view(pj_lowering *l, pj_view view, int a) {
 // ---- _copy and _scatter ---------------------------------------------------------------------------------------------
 
 static void return_read(pj_lowering *l, hlo_value x, const pj_view *view) {
-  if (!hlo_failed(l->h)) pj_return(l, 0, pj_view_read(l->h, x, view));
+  if (!hlo_failed(l->h)) pj_return(l, 0, pj_view_read(l->h, x, view, PJ_VIEW_AT_OFFSET));
 }
 
 static void return_written(pj_lowering *l, hlo_value x, const pj_view *view, hlo_value source) {
@@ -100,20 +100,20 @@ static void return_written(pj_lowering *l, hlo_value x, const pj_view *view, hlo
   bool fits = source.rank == view->rank;
   for (int d = 0; fits && d < view->rank; ++d) fits = source.dims[d] == view->sizes[d];
   if (pj_require(l, fits, PJ_INVALID_ARGUMENT, "expected src to have a size equal to the slice of self"))
-    pj_return(l, 0, pj_view_write(l->h, x, view, hlo_convert(l->h, source, x.dtype)));
+    pj_return(l, 0, pj_view_write(l->h, x, view, PJ_VIEW_AT_OFFSET, hlo_convert(l->h, source, x.dtype)));
 }
 
 // aten::<view>_copy(self, ...) and aten::<view>_scatter(self, src, ...)
 #define COPY_OF(name) \
   static void lower_##name##_copy(pj_lowering *l) { \
     hlo_value x = pj_tensor(l, 0); \
-    pj_view view = name##_view(l, pj_view_whole(x), 1); \
+    pj_view view = name##_view(l, pj_target_whole(x).view, 1); \
     return_read(l, x, &view); \
   }
 #define SCATTER_OF(name) \
   static void lower_##name##_scatter(pj_lowering *l) { \
     hlo_value x = pj_tensor(l, 0); \
-    pj_view view = name##_view(l, pj_view_whole(x), 2); \
+    pj_view view = name##_view(l, pj_target_whole(x).view, 2); \
     return_written(l, x, &view, pj_tensor(l, 1)); \
   }
 COPY_OF(slice)
@@ -125,7 +125,7 @@ SCATTER_OF(slice)
 SCATTER_OF(select)
 SCATTER_OF(diagonal)
 
-// as_strided counts in the storage, so it is read from the base of self.
+// as_strided counts in the storage, so it is read from the base of self (PJ_OP_STORAGE).
 static pj_view as_strided_view(pj_lowering *l, const pj_operand *operand, hlo_value base, int a) {
   pj_view view = {.dtype = operand->view.dtype};
   int strides = 0;
@@ -173,8 +173,8 @@ static void lower_as_strided_scatter(pj_lowering *l) {
   bool fits = source.rank == view.rank;
   for (int d = 0; fits && d < view.rank; ++d) fits = source.dims[d] == view.sizes[d];
   if (!pj_require(l, fits, PJ_INVALID_ARGUMENT, "expected src to have a size equal to the slice of self")) return;
-  hlo_value written = pj_view_write(l->h, base, &view, hlo_convert(l->h, source, view.dtype));
-  pj_return(l, 0, pj_view_read(l->h, written, &l->signature->operands[self].view));
+  hlo_value written = pj_view_write(l->h, base, &view, PJ_VIEW_AT_OFFSET, hlo_convert(l->h, source, view.dtype));
+  pj_return(l, 0, pj_view_read(l->h, written, &l->signature->operands[self].view, PJ_VIEW_AT_OFFSET));
 }
 
 // ---- other copies ---------------------------------------------------------------------------------------------------
@@ -278,13 +278,31 @@ static void lower_neg_copy(pj_lowering *l) { pj_return(l, 0, hlo_neg(l->h, pj_te
 
 static hlo_value zero(pj_lowering *l, pj_dtype dtype) { return hlo_constant(l->h, dtype, 0); }
 
+// Zeros with x at `start` (0-d) of `dim`.
+static hlo_value written_at(pj_lowering *l, const pj_type *type, hlo_value x, int dim, hlo_value start) {
+  hlo_value starts[PJ_MAX_RANK];
+  for (int d = 0; d < type->rank; ++d) starts[d] = d == dim ? start : hlo_constant_int(l->h, start.dtype, 0);
+  return hlo_dynamic_update_slice(l->h, hlo_full(l->h, x.dtype, type->rank, type->dims, 0), x, starts);
+}
+
 // aten::slice_backward(grad_output, input_sizes, dim, start, end, step): zeros round and between the gradient
 static void lower_slice_backward(pj_lowering *l) {
   hlo_value grad = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
   int dim = pj_dim(l, 2, type.rank);
-  int64_t size = type.dims[dim], start = pj_int(l, 3), step = pj_int(l, 5), taken = grad.dims[dim];
+  int64_t size = type.dims[dim], step = pj_int(l, 5), taken = grad.dims[dim];
   if (!pj_require(l, step > 0, PJ_INVALID_ARGUMENT, "slice step must be positive")) return;
+  if (!pj_start_is_known(l, 3)) {
+    hlo *h = l->h;
+    hlo_value start = pj_start(l, 3), length = hlo_constant_int(h, PJ_S64, size), none = hlo_constant_int(h, PJ_S64, 0);
+    start = hlo_select(h, hlo_lt(h, start, none), hlo_add(h, start, length), start);
+    int64_t edge[PJ_MAX_RANK] = {0}, interior[PJ_MAX_RANK] = {0};
+    interior[dim] = step - 1;
+    hlo_value spread = hlo_pad(h, grad, zero(l, grad.dtype), edge, edge, interior);
+    pj_return(l, 0, written_at(l, &type, spread, dim, hlo_clamp(h, none, start, length)));
+    return;
+  }
+  int64_t start = pj_int(l, 3);
   if (start < 0) start += size;
   start = start < 0 ? 0 : start > size ? size : start;
   int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0}, interior[PJ_MAX_RANK] = {0};
@@ -299,7 +317,13 @@ static void lower_select_backward(pj_lowering *l) {
   hlo_value grad = pj_tensor(l, 0);
   pj_type type = pj_result_type(l, 0);
   int dim = pj_dim(l, 2, type.rank);
-  int64_t index = pj_int(l, 3), size = type.dims[dim];
+  int64_t size = type.dims[dim];
+  if (!pj_start_is_known(l, 3)) {
+    hlo_value index = pj_index_check(l, pj_start(l, 3), size);
+    pj_return(l, 0, written_at(l, &type, hlo_keep(l->h, grad, dim), dim, index));
+    return;
+  }
+  int64_t index = pj_int(l, 3);
   if (index < 0) index += size;
   if (!pj_require(l, index >= 0 && index < size, PJ_OUT_OF_RANGE, "select_backward: index out of range")) return;
   int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK] = {0};
@@ -348,11 +372,11 @@ PJ_LOWERINGS(subview_lowerings) = {
     {.name = "aten::select_copy.int", .lower = lower_select_copy},
     {.name = "aten::diagonal_copy", .lower = lower_diagonal_copy},
     {.name = "aten::unfold_copy", .lower = lower_unfold_copy},
-    {.name = "aten::as_strided_copy", .lower = lower_as_strided_copy},
+    {.name = "aten::as_strided_copy", .lower = lower_as_strided_copy, .flags = PJ_OP_STORAGE},
     {.name = "aten::slice_scatter", .lower = lower_slice_scatter},
     {.name = "aten::select_scatter", .lower = lower_select_scatter},
     {.name = "aten::diagonal_scatter", .lower = lower_diagonal_scatter},
-    {.name = "aten::as_strided_scatter", .lower = lower_as_strided_scatter},
+    {.name = "aten::as_strided_scatter", .lower = lower_as_strided_scatter, .flags = PJ_OP_STORAGE},
     {.name = "aten::alias_copy", .lower = lower_reshape_copy},
     {.name = "aten::detach_copy", .lower = lower_reshape_copy},
     {.name = "aten::view_copy", .lower = lower_reshape_copy},
@@ -374,8 +398,8 @@ PJ_LOWERINGS(subview_lowerings) = {
     {.name = "aten::view_as_complex_copy", .lower = lower_view_as_complex_copy},
     {.name = "aten::_conj_copy", .lower = lower_conj_copy},
     {.name = "aten::_neg_view_copy", .lower = lower_neg_copy},
-    {.name = "aten::slice_backward", .lower = lower_slice_backward},
-    {.name = "aten::select_backward", .lower = lower_select_backward},
+    {.name = "aten::slice_backward", .lower = lower_slice_backward, .starts = PJ_START(3) | PJ_START(4)},
+    {.name = "aten::select_backward", .lower = lower_select_backward, .starts = PJ_START(3)},
     {.name = "aten::diag_embed", .lower = lower_diag_embed},
     {.name = "aten::diagonal_backward", .lower = lower_diagonal_backward},
     {0},

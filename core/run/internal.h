@@ -124,6 +124,7 @@ struct pj_device {
   pj_region *spare;                 // an empty one, to be reused
   uint64_t next_region;
   pj_map plans;                     // call key -> pj_plan
+  pj_map starts;                    // call key of views that move -> uint32_t: starts met so far
   pj_map programs;                  // region key -> pj_program
   pj_map numbers;                   // contents -> pj_buffer of run-time numbers
   pj_value live;                    // head of the list of live values
@@ -202,8 +203,14 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes);
 // The result types of a sized call of a dynamic op, by the rule in the table.
 pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DYNAMIC_RESULTS], size_t *out_count);
 void pj_plan_destroy(void *plan);
-// The plan of the key in `call`, or NULL. The lock is held.
-const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
+// The plan of the key in `call`, or NULL. The lock is held. A key that was never met may change meanwhile: once a few
+// calls differed only in where their views start, the starts become run-time numbers (PJ_TENSOR_MOVES).
+const pj_plan *pj_plan_find(pj_device *device, pj_call *call);
+
+// Makes the starts in the call run-time numbers, where they can be. False: there are none.
+bool pj_call_release_starts(pj_call *call);
+// Whether another start of the views of this key (with starts released) is to be compiled in. The lock is held.
+bool pj_device_compiles_start(pj_device *device, const uint64_t *key, uint32_t words);
 
 // Appends to the queue; the lock is held.
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);

@@ -11,9 +11,17 @@ static uint32_t write_key(pj_device *device, const pj_call *call) {
   return call->word_count + 1;
 }
 
-const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call) {
+static const pj_plan *lookup(pj_device *device, const pj_call *call) {
   uint32_t words = write_key(device, call);
   return pj_map_find(&device->plans, pj_hash_words(device->scratch, words), device->scratch, words);
+}
+
+const pj_plan *pj_plan_find(pj_device *device, pj_call *call) {
+  const pj_plan *plan = lookup(device, call);
+  if (plan || !call->op->entry || call->op->entry->flags & PJ_OP_STORAGE || !pj_call_release_starts(call)) return plan;
+  plan = lookup(device, call);
+  if (!plan && pj_device_compiles_start(device, device->scratch, call->word_count + 1)) pj_call_fix_starts(call);
+  return plan;
 }
 
 void pj_plan_destroy(void *argument) {
@@ -33,17 +41,27 @@ static bool same_dims(int rank_a, const int64_t *a, int rank_b, const int64_t *b
   return rank_a == rank_b && !memcmp(a, b, (size_t)rank_a * sizeof *a);
 }
 
+// Operands without the starts of views and arguments, which stand behind all others.
+static uint32_t visible_operands(const pj_signature *s) {
+  uint32_t count = s->operand_count;
+  for (uint32_t i = 0; i < s->operand_count; ++i) count -= s->operands[i].start >= 0;
+  for (uint32_t i = 0; i < s->argument_count; ++i) count -= s->arguments[i].start >= 0;
+  return count;
+}
+
 static const char *difference(const pj_signature *old, const pj_signature *new) {
-  if (old->operand_count != new->operand_count) return "new number of tensors";
-  for (uint32_t i = 0; i < new->operand_count; ++i)
+  uint32_t count = visible_operands(new);
+  if (visible_operands(old) != count) return "new number of tensors";
+  for (uint32_t i = 0; i < count; ++i)
     if (old->operands[i].own != new->operands[i].own) return "new dtype";
-  for (uint32_t i = 0; i < new->operand_count; ++i)
+  for (uint32_t i = 0; i < count; ++i)
     if (!same_dims(old->operands[i].view.rank, old->operands[i].view.sizes, new->operands[i].view.rank,
                    new->operands[i].view.sizes))
       return "new shape";
-  for (uint32_t i = 0; i < new->operand_count; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     const pj_operand *a = &old->operands[i], *b = &new->operands[i];
     if (!same_dims(a->base.rank, a->base.dims, b->base.rank, b->base.dims) || a->view.offset != b->view.offset ||
+        (a->start >= 0) != (b->start >= 0) ||
         memcmp(a->view.strides, b->view.strides, (size_t)a->view.rank * sizeof(int64_t)))
       return "new layout";
   }

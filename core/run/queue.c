@@ -495,7 +495,7 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   pthread_mutex_lock(&device->lock);
   if (is_due(device)) wait_while(device, is_due);
   pj_device_drain(device);
-  const pj_plan *plan = pj_plan_lookup(device, call);
+  const pj_plan *plan = pj_plan_find(device, call);
   pj_status status = NULL;
   if (plan) status = pj_region_append(device, call, plan);
   if (status) pj_status_free(pj_device_take_failure(device));

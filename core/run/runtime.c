@@ -95,6 +95,7 @@ static void device_destroy(pj_device *device) {
   pj_numbers_clear(device);
   pj_programs_clear(&device->programs);
   pj_map_clear(&device->plans, pj_plan_destroy);
+  pj_map_clear(&device->starts, free);
   free(device->scratch);
   pthread_mutex_destroy(&device->lock);
   pthread_cond_destroy(&device->idle);

@@ -50,10 +50,12 @@ void view_program_transpose(view_program *program, const int *permutation) {
   memcpy(step->permutation, permutation, sizeof(int) * (size_t)type.rank);
 }
 
-static void push_slice(view_program *program, const int64_t *start, const int64_t *size, const int64_t *step) {
+static void push_slice(view_program *program, const int64_t *start, const int64_t *size, const int64_t *step,
+                       bool moves) {
   if (same_dims(&program->out, program->out.rank, size)) return;
   pj_type type = type_of(program->out.dtype, program->out.rank, size);
   view_step *slice = push(program, VIEW_SLICE, &type);
+  slice->slice.moves = moves;
   for (int i = 0; i < type.rank; ++i) {
     slice->slice.start[i] = start[i];
     slice->slice.limit[i] = start[i] + (size[i] - 1) * step[i] + 1;
@@ -123,7 +125,7 @@ void view_program_retype(view_program *program, const pj_type *type) {
   int64_t elements = pj_type_elements(&program->out), kept = pj_type_elements(type) * to / from;
   if (kept != elements) {
     view_program_reshape(program, 1, &elements);
-    push_slice(program, (int64_t[]){0}, &kept, (int64_t[]){1});
+    push_slice(program, (int64_t[]){0}, &kept, (int64_t[]){1}, false);
   }
   if (program->out.dtype != type->dtype) {
     pj_type before = program->out;
@@ -173,9 +175,9 @@ int64_t view_windows_count(const view_windows *windows) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-static void read_box(view_program *program, const view_box *box) {
+static void read_box(view_program *program, const view_box *box, bool moves) {
   view_program_reshape(program, box->rank, box->dims);
-  push_slice(program, box->start, box->size, box->step);
+  push_slice(program, box->start, box->size, box->step, moves);
 }
 
 // Nested runs that no box of the base holds: one run after the other, the last dimension is cut or padded to
@@ -205,12 +207,12 @@ static void read_windows(view_program *program, const view_windows *windows) {
   push(program, VIEW_GATHER, &type)->windows = *windows;
 }
 
-static void read_runs(view_program *program, const view_runs *runs, int64_t offset) {
+static void read_runs(view_program *program, const view_runs *runs, int64_t offset, bool moves) {
   view_box box;
   view_windows windows;
   if (view_box_find(runs, offset, &program->out, VIEW_BOX_NATURAL, &box) ||
       view_box_find(runs, offset, &program->out, VIEW_BOX_UNIT_STEPS, &box)) {
-    read_box(program, &box);
+    read_box(program, &box, moves);
   } else if (view_runs_are_nested(runs) && runs->rank < PJ_MAX_RANK) {
     read_nested(program, runs, offset);
   } else {
@@ -219,7 +221,7 @@ static void read_runs(view_program *program, const view_runs *runs, int64_t offs
   }
 }
 
-void view_read_program(const pj_type *base, const pj_view *view, view_program *out_program) {
+void view_read_program(const pj_type *base, const pj_view *view, bool moves, view_program *out_program) {
   pj_type type = type_of(view->dtype, view->rank, view->sizes);
   view_program_start(out_program, base);
   if (pj_type_elements(&type) == 0) {
@@ -231,7 +233,7 @@ void view_read_program(const pj_type *base, const pj_view *view, view_program *o
 
   view_runs runs;
   view_runs_find(view, &runs);
-  read_runs(out_program, &runs, view->offset);
+  read_runs(out_program, &runs, view->offset, moves);
 
   // From the order of memory to the order of the view.
   int64_t sizes[PJ_MAX_RANK];

@@ -34,6 +34,7 @@ typedef struct view_step {
   union {
     struct {
       int64_t start[PJ_MAX_RANK], limit[PJ_MAX_RANK], step[PJ_MAX_RANK];
+      bool moves;  // its start is where the view starts at run time
     } slice;
     struct {
       int64_t low, high;
@@ -53,8 +54,9 @@ typedef struct view_program {
   view_step steps[VIEW_MAX_STEPS];
 } view_program;
 
-// The view's elements from the base. For views that pj_view_check accepts.
-void view_read_program(const pj_type *base, const pj_view *view, view_program *out_program);
+// The view's elements from the base. For views that pj_view_check accepts. `moves`: the view is at offset 0, and starts
+// where it is told at run time (pj_view_moves).
+void view_read_program(const pj_type *base, const pj_view *view, bool moves, view_program *out_program);
 
 typedef enum view_write_kind {
   VIEW_KEEP,     // there is nothing to write

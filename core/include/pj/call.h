@@ -26,7 +26,7 @@ typedef enum pj_argument_kind {
   PJ_ARG_TENSORS,  // count<<8, then that many TENSOR, SHAPE or NONE
   PJ_ARG_NUMBER,   // a run-time number: dtype<<8 (PRED, S64, F64, C128) | own dtype<<16 | weight<<24
   PJ_ARG_NUMBERS,  // count<<8, then that many NUMBER
-  PJ_ARG_INT,      // then the value
+  PJ_ARG_INT,      // then the value; PJ_INT_RELEASED<<8: 0, and the value is a run-time number behind all others in `ints`
   PJ_ARG_INTS,     // count<<8, then the values
   PJ_ARG_FLOAT,    // then the bits of the double
   PJ_ARG_FLOATS,   // count<<8, then the bits
@@ -40,8 +40,10 @@ enum {
   PJ_TENSOR_IDENTITY = 1,   // the view is the whole base in its order
   PJ_TENSOR_CONJ = 2,
   PJ_TENSOR_NEG = 4,
-  PJ_TENSOR_OPTIONAL = 8,   // unused by the core; free for the caller's own distinctions
+  PJ_TENSOR_MOVES = 8,     // the offset is 0 here; where the view starts is a run-time number behind all others in `ints`
 };
+
+enum { PJ_INT_RELEASED = 1 };
 
 // How much a number weighs in type promotion (torch.result_type).
 enum { PJ_WEIGHT_PYTHON = 0, PJ_WEIGHT_ZERO_DIM = 1, PJ_WEIGHT_TENSOR = 2 };

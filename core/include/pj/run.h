@@ -138,9 +138,13 @@ PJ_EXPORT void pj_call_tensor(pj_call *call, pj_storage *storage, pj_dtype dtype
 PJ_EXPORT void pj_call_shape(pj_call *call, pj_dtype dtype, int rank, const int64_t *sizes);
 
 // Finds the plan of call->op and call->words and queues the op; call->results then own its results, one a result of
-// the plan. Gives *out_plan == NULL, and does nothing, when the key is new: make the plan, then submit again.
+// the plan. Gives *out_plan == NULL when the key is new: make the plan, then submit again. All that happens then is that
+// the starts of views may have become run-time numbers of the call (PJ_TENSOR_MOVES), when a few calls before differed
+// from this one only there.
 // Errors: an operand whose computation failed (its own error), the compiler's, RESOURCE_EXHAUSTED.
 PJ_EXPORT pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan);
+// Compiles the starts of the call's views in again: for pj_builder_create, whose nodes say them.
+PJ_EXPORT void pj_call_fix_starts(pj_call *call);
 // After calls with `hold`: the op is complete, and the queue may run. Clear the call first: results that it still holds
 // must be computed, even if nobody else wants them.
 PJ_EXPORT pj_status pj_device_end_op(pj_device *device);

@@ -91,6 +91,32 @@ static void a_write_through_a_view_changes_the_base_only_there(void) {
   pj_storage_release(y);
 }
 
+static void rows_at_every_start_are_read_and_written_by_a_few_programs(void) {
+  enum { ROWS = 40, COLUMNS = 5 };
+  float a[ROWS * COLUMNS], b[COLUMNS];
+  for (int i = 0; i < ROWS * COLUMNS; ++i) a[i] = (float)i;
+  pj_storage *x = from_host(device, a, ROWS * COLUMNS);
+  int64_t count = COLUMNS, one = 1;
+  pj_counters before, after;
+  pj_runtime_counters(runtime, &before);
+  for (int row = 0; row < ROWS; ++row) {
+    pj_call call = {.op = pj_runtime_op(runtime, "aten::mul.Tensor"), .hold = true};
+    pj_call_tensor(&call, x, PJ_F32, 1, &count, &one, row * COLUMNS, 0);
+    pj_call_number_float(&call, -row, PJ_F64, PJ_WEIGHT_PYTHON);
+    CHECK_OK(submit(device, &call, COLUMNS));
+    CHECK_OK(pj_storage_write(x, call.results[0], &one, PJ_F32, 1, &count, &one, row * COLUMNS, 0));
+    CHECK_OK(pj_value_to_host(device, call.results[0], b));
+    CHECK(b[2] == (float)-row * a[row * COLUMNS + 2]);
+    pj_call_destroy(&call);
+    CHECK_OK(pj_device_end_op(device));
+  }
+  pj_runtime_counters(runtime, &after);
+  CHECK(after.compiles - before.compiles <= 12);
+  to_host(x, a);
+  for (int i = 0; i < ROWS * COLUMNS; ++i) CHECK(a[i] == (float)-(i / COLUMNS) * (float)i);
+  pj_storage_release(x);
+}
+
 static void an_unwritten_storage_reads_as_zeros(void) {
   float a[3] = {1, 2, 3}, b[3] = {9, 9, 9};
   pj_storage *x = from_host(device, a, 3), *y = pj_storage_create(device, 12);
@@ -125,6 +151,7 @@ static void all(void) {
   RUN(an_overwritten_buffer_is_donated);
   RUN(a_value_that_is_read_in_place_stays_as_it_is_while_it_is_held);
   RUN(a_write_through_a_view_changes_the_base_only_there);
+  RUN(rows_at_every_start_are_read_and_written_by_a_few_programs);
   RUN(an_unwritten_storage_reads_as_zeros);
   RUN(memory_is_counted_and_limited);
 }

@@ -70,6 +70,43 @@ static void ops_up_to_a_read_are_one_program_that_gives_only_what_is_held(void) 
   tear_down();
 }
 
+static void views_that_differ_in_their_start_share_a_program_from_the_fifth_on(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  int64_t count = 16, one = 1;
+  for (int i = 0; i < 100; ++i) {
+    pj_call call = {.op = pj_runtime_op(runtime, "aten::neg")};
+    pj_call_tensor(&call, x, PJ_F32, 1, &count, &one, 16 * i, 0);
+    CHECK_OK(submit(device, &call, count));
+    pj_call_destroy(&call);
+  }
+  CHECK(counters_of(runtime).compiles == 5 && counters_of(runtime).executions == 100);
+  pj_storage_release(x);
+  tear_down();
+}
+
+static void a_call_gets_its_starts_back(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  int64_t count = 16, one = 1;
+  for (int i = 0; i < 6; ++i) {
+    pj_call call = {.op = pj_runtime_op(runtime, "aten::neg")};
+    pj_call_tensor(&call, x, PJ_F32, 1, &count, &one, 16 * i, 0);
+    uint64_t words[16];
+    uint32_t length = call.word_count;
+    memcpy(words, call.words, length * sizeof *words);
+    const pj_plan *plan;
+    CHECK_OK(pj_submit(device, &call, &plan));
+    CHECK(!plan && call.int_count == (i < 4 ? 0 : 1));
+    CHECK(!memcmp(words, call.words, length * sizeof *words) == (i < 4));
+    pj_call_fix_starts(&call);
+    CHECK(call.word_count == length && !memcmp(words, call.words, length * sizeof *words) && !call.int_count);
+    pj_call_destroy(&call);
+  }
+  pj_storage_release(x);
+  tear_down();
+}
+
 static void a_held_call_runs_when_its_op_ends(void) {
   set_up(1);
   pj_storage *x = from_host(device, ones, COUNT);
@@ -488,6 +525,8 @@ int main(void) {
   for (int i = 0; i < COUNT; ++i) ones[i] = 1;
   RUN(an_op_compiles_once_and_runs_each_time);
   RUN(ops_up_to_a_read_are_one_program_that_gives_only_what_is_held);
+  RUN(views_that_differ_in_their_start_share_a_program_from_the_fifth_on);
+  RUN(a_call_gets_its_starts_back);
   RUN(a_held_call_runs_when_its_op_ends);
   RUN(an_overwritten_value_is_donated_unless_somebody_else_holds_it);
   RUN(nothing_is_lost_when_an_op_cannot_be_compiled);

@@ -5,7 +5,7 @@
 
 enum { CHAINS = 200000 };
 
-static int reads[VIEW_NEG + 1], writes[VIEW_SCATTER + 1], refused, trimmed;
+static int reads[VIEW_NEG + 1], writes[VIEW_SCATTER + 1], refused, trimmed, moved, moved_writes[VIEW_SCATTER + 1];
 
 static bool same(const char *a, const char *b, size_t size, const pj_type *base, const pj_view *view,
                  const char *what) {
@@ -16,12 +16,12 @@ static bool same(const char *a, const char *b, size_t size, const pj_type *base,
 
 static void check_read(const pj_type *base, const pj_view *view, const char *bytes) {
   view_program program;
-  view_read_program(base, view, &program);
+  view_read_program(base, view, false, &program);
   for (int i = 0; i < program.count; ++i) ++reads[program.steps[i].kind];
   pj_type type = chain_type(view);
   CHECK(!memcmp(&program.out.dims, type.dims, sizeof(int64_t) * (size_t)type.rank));
   CHECK(program.out.rank == type.rank && program.out.dtype == type.dtype);
-  char *want = chain_read(view, bytes), *got = interpret_program(&program, bytes);
+  char *want = chain_read(view, bytes), *got = interpret_program(&program, 0, bytes);
   CHECK(same(want, got, pj_type_bytes(&type), base, view, "read"));
   if (pj_view_is_identity(view, base)) CHECK(program.count == 0 || pj_type_elements(base) == 0);
   free(want);
@@ -38,7 +38,7 @@ static void check_write(chain_random *random, const pj_type *base, const pj_view
   if (!want) abort();
   memcpy(want, bytes, pj_type_bytes(base));
   chain_write(view, want, source);
-  char *got = interpret_write(&write, bytes, source);
+  char *got = interpret_write(&write, 0, bytes, source);
   CHECK(same(want, got, pj_type_bytes(base), base, view, "write"));
 
   // The same through the base that the write is cheap for.
@@ -49,10 +49,38 @@ static void check_write(chain_random *random, const pj_type *base, const pj_view
     CHECK(!pj_view_rebase(view, &rebased, &again));
     free(got);
     view_write_program(&rebased, view, &write);
-    got = interpret_write(&write, bytes, source);
+    got = interpret_write(&write, 0, bytes, source);
     CHECK(same(want, got, pj_type_bytes(base), base, view, "write after rebase"));
     CHECK(write.kind == VIEW_REPLACE || write.kind == VIEW_SCATTER || write.base.count == 0);
   }
+  free(source);
+  free(want);
+  free(got);
+}
+
+// The program of the view at offset 0, told where this one starts.
+static void check_move(chain_random *random, const pj_type *base, const pj_view *view, const char *bytes) {
+  pj_view first = *view;
+  first.offset = 0;
+  view_program program;
+  view_read_program(base, &first, true, &program);
+  pj_type type = chain_type(view);
+  char *want = chain_read(view, bytes), *got = interpret_program(&program, view->offset, bytes);
+  CHECK(same(want, got, pj_type_bytes(&type), base, view, "moved read"));
+  free(want);
+  free(got);
+  ++moved;
+  if (pj_view_overlaps_itself(view)) return;
+  view_write write;
+  view_write_program(base, &first, &write);
+  ++moved_writes[write.kind];
+  char *source = chain_bytes(random, &type);
+  want = malloc(pj_type_bytes(base) + 1);
+  if (!want) abort();
+  memcpy(want, bytes, pj_type_bytes(base));
+  chain_write(view, want, source);
+  got = interpret_write(&write, view->offset, bytes, source);
+  CHECK(same(want, got, pj_type_bytes(base), base, view, "moved write"));
   free(source);
   free(want);
   free(got);
@@ -112,6 +140,7 @@ static void random_views_read_and_write_what_addressing_says(void) {
     check_read(&base, &view, bytes);
     if (pj_view_overlaps_itself(&view)) ++refused;
     else check_write(&random, &base, &view, bytes);
+    if (view.offset && pj_view_moves(&view, &base)) check_move(&random, &base, &view, bytes);
     free(bytes);
   }
 }
@@ -121,9 +150,11 @@ static void random_views_meet_every_kind_of_step_and_write(void) {
   for (int i = 0; i <= VIEW_SCATTER; ++i) CHECK(writes[i] > CHAINS / 2000);
   CHECK(refused > CHAINS / 2000);
   CHECK(trimmed > CHAINS / 2000);
-  printf("  %d gathers and %d pads in %d reads; %d keep, %d replace, %d update, %d merge, %d scatter, %d refused\n",
+  CHECK(moved > CHAINS / 20);
+  for (int i = VIEW_UPDATE; i <= VIEW_SCATTER; ++i) CHECK(moved_writes[i] > CHAINS / 2000);
+  printf("  %d gathers and %d pads in %d reads; %d keep, %d replace, %d update, %d merge, %d scatter, %d refused; %d moved\n",
          reads[VIEW_GATHER], reads[VIEW_PAD], CHAINS, writes[VIEW_KEEP], writes[VIEW_REPLACE], writes[VIEW_UPDATE],
-         writes[VIEW_MERGE], writes[VIEW_SCATTER], refused);
+         writes[VIEW_MERGE], writes[VIEW_SCATTER], refused, moved);
 }
 
 int main(void) {

@@ -79,12 +79,16 @@ static void copy_out(char *array, int64_t at, char *windows, int64_t window_at, 
 }
 
 // Which element of the operand goes to `place` of the result; -1 for the padding.
-static int64_t operand_element(const view_step *step, const pj_type *in, const int64_t *place) {
+static int64_t operand_element(const view_step *step, int64_t start, const pj_type *in, const int64_t *place) {
   int64_t from[PJ_MAX_RANK];
   memcpy(from, place, sizeof from);
   switch (step->kind) {
     case VIEW_SLICE:
       for (int i = 0; i < in->rank; ++i) from[i] = step->slice.start[i] + place[i] * step->slice.step[i];
+      for (int i = in->rank - 1; step->slice.moves && i >= 0; --i) {
+        from[i] += start % in->dims[i];
+        start /= in->dims[i];
+      }
       break;
     case VIEW_PAD:
       from[in->rank - 1] = place[in->rank - 1] - step->pad.low;
@@ -102,7 +106,7 @@ static int64_t operand_element(const view_step *step, const pj_type *in, const i
   return flat(in->rank, in->dims, from);
 }
 
-static char *interpret_step(const view_step *step, const pj_type *in, char *x) {
+static char *interpret_step(const view_step *step, int64_t start, const pj_type *in, char *x) {
   char *result = array_create(&step->type);
   size_t size = pj_dtype_size(in->dtype);
   switch (step->kind) {
@@ -117,7 +121,7 @@ static char *interpret_step(const view_step *step, const pj_type *in, char *x) {
     case VIEW_BROADCAST: {
       int64_t place[PJ_MAX_RANK] = {0}, at = 0;
       do {
-        int64_t from = operand_element(step, in, place);
+        int64_t from = operand_element(step, start, in, place);
         if (from >= 0) copy_element(result, at, x, from, size);
         ++at;
       } while (next_place(step->type.rank, step->type.dims, place));
@@ -132,12 +136,12 @@ static char *interpret_step(const view_step *step, const pj_type *in, char *x) {
   return result;
 }
 
-void *interpret_program(const view_program *program, const void *in) {
+void *interpret_program(const view_program *program, int64_t start, const void *in) {
   char *x = array_create(&program->in);
   memcpy(x, in, pj_type_bytes(&program->in));
   const pj_type *type = &program->in;
   for (int i = 0; i < program->count; ++i) {
-    char *next = interpret_step(&program->steps[i], type, x);
+    char *next = interpret_step(&program->steps[i], start, type, x);
     type = &program->steps[i].type;
     free(x);
     x = next;
@@ -161,9 +165,9 @@ static view_windows windows_of_elements(const view_box *box) {
   return windows;
 }
 
-void *interpret_write(const view_write *write, const void *base, const void *source) {
-  char *target = interpret_program(&write->base, base);
-  char *update = interpret_program(&write->source, source);
+void *interpret_write(const view_write *write, int64_t start, const void *base, const void *source) {
+  char *target = interpret_program(&write->base, 0, base);
+  char *update = interpret_program(&write->source, 0, source);
   size_t size = pj_dtype_size(write->base.out.dtype);
   view_windows elements;
   switch (write->kind) {
@@ -175,13 +179,16 @@ void *interpret_write(const view_write *write, const void *base, const void *sou
     case VIEW_UPDATE:
     case VIEW_MERGE:
       elements = windows_of_elements(&write->box);
+      elements.offset += start;
       copy_windows(&elements, target, update, size, copy_in);
       break;
     case VIEW_SCATTER:
-      copy_windows(&write->windows, target, update, size, copy_in);
+      elements = write->windows;
+      elements.offset += start;
+      copy_windows(&elements, target, update, size, copy_in);
       break;
   }
-  char *result = interpret_program(&write->result, target);
+  char *result = interpret_program(&write->result, 0, target);
   if (write->head) {
     char *whole = array_create(&write->base.in);
     memcpy(whole, base, pj_type_bytes(&write->base.in));

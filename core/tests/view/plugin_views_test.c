@@ -6,12 +6,14 @@
 enum { MODULES = 25, CHAINS_PER_MODULE = 16 };
 
 static pj_client *client;
+static int moved;
 
 typedef struct chain {
   pj_type base, type;  // type: of the view's elements
   pj_view view;
   char *bytes, *source;
   bool writes;
+  bool moves;          // its start is an input of the program
 } chain;
 
 static pj_buffer *put(const char *bytes, const pj_type *type) {
@@ -34,12 +36,17 @@ static pj_executable *compile(const chain *chains) {
   size_t count = 0;
   for (int i = 0; i < CHAINS_PER_MODULE; ++i) {
     const chain *c = &chains[i];
-    hlo_value base = hlo_parameter(h, c->base.dtype, c->base.rank, c->base.dims, -1);
-    results[count++] = pj_view_read(h, base, &c->view);
+    pj_view view = c->view;
+    hlo_value base = hlo_parameter(h, c->base.dtype, c->base.rank, c->base.dims, -1), start = PJ_VIEW_AT_OFFSET;
+    if (c->moves) {
+      start = hlo_parameter(h, PJ_S64, 0, NULL, -1);
+      view.offset = 0;
+    }
+    results[count++] = pj_view_read(h, base, &view, start);
     if (!c->writes) continue;
     hlo_value donated = hlo_parameter(h, c->base.dtype, c->base.rank, c->base.dims, (int)count);
     hlo_value source = hlo_parameter(h, c->type.dtype, c->type.rank, c->type.dims, -1);
-    results[count++] = pj_view_write(h, donated, &c->view, source);
+    results[count++] = pj_view_write(h, donated, &view, start, source);
   }
   const char *text = NULL;
   size_t size = 0, options_size = 0;
@@ -80,16 +87,19 @@ static void compare(char *got, char *want, const pj_type *type, const chain *c, 
 
 static void run_module(chain_random *random) {
   chain chains[CHAINS_PER_MODULE];
-  pj_buffer *arguments[3 * CHAINS_PER_MODULE], *results[2 * CHAINS_PER_MODULE];
+  pj_buffer *arguments[4 * CHAINS_PER_MODULE], *results[2 * CHAINS_PER_MODULE];
   size_t count = 0;
   for (int i = 0; i < CHAINS_PER_MODULE; ++i) {
     chain *c = &chains[i];
     chain_make(random, &c->base, &c->view);
     c->type = chain_type(&c->view);
     c->writes = !pj_view_overlaps_itself(&c->view);
+    c->moves = i % 2 && pj_view_moves(&c->view, &c->base);
+    moved += c->moves;
     c->bytes = chain_bytes(random, &c->base);
     c->source = chain_bytes(random, &c->type);
     arguments[count++] = put(c->bytes, &c->base);
+    if (c->moves) arguments[count++] = put((const char *)&c->view.offset, &(pj_type){.dtype = PJ_S64});
     if (!c->writes) continue;
     arguments[count++] = put(c->bytes, &c->base);
     arguments[count++] = put(c->source, &c->type);
@@ -122,6 +132,7 @@ static void run_module(chain_random *random) {
 static void a_plugin_reads_and_writes_random_views_as_addressing_says(void) {
   chain_random random = {7};
   for (int i = 0; i < MODULES && test_failures < 20; ++i) run_module(&random);
+  CHECK(moved > MODULES * CHAINS_PER_MODULE / 10);
 }
 
 // ---- what a write costs ---------------------------------------------------------------------------------------------
@@ -133,7 +144,7 @@ static bool is_in_place(pj_type base, pj_view view) {
   if (pj_view_rebase(&view, &base, &rebased)) base = rebased;
   hlo *h = hlo_create();
   hlo_value donated = hlo_parameter(h, base.dtype, base.rank, base.dims, 0);
-  hlo_value result = pj_view_write(h, donated, &view, hlo_parameter(h, view.dtype, view.rank, view.sizes, -1));
+  hlo_value result = pj_view_write(h, donated, &view, PJ_VIEW_AT_OFFSET, hlo_parameter(h, view.dtype, view.rank, view.sizes, -1));
   const char *text = NULL;
   size_t size = 0, options_size = 0;
   uint8_t *options = NULL;

@@ -33,8 +33,8 @@ PJ_EXPORT int pj_view_reference_read(int base_dtype, int base_rank, const int64_
   pj_view view = view_of(dtype, rank, sizes, strides, offset, conj, neg);
   if (!accepted(&view, &base)) return 0;
   view_program program;
-  view_read_program(&base, &view, &program);
-  void *result = interpret_program(&program, base_bytes);
+  view_read_program(&base, &view, false, &program);
+  void *result = interpret_program(&program, 0, base_bytes);
   memcpy(out, result, pj_type_bytes(&program.out));
   free(result);
   return 1;
@@ -49,7 +49,7 @@ PJ_EXPORT int pj_view_reference_write(int base_dtype, int base_rank, const int64
   if (!accepted(&view, &base) || pj_view_overlaps_itself(&view)) return 0;
   view_write write;
   view_write_program(&base, &view, &write);
-  void *result = interpret_write(&write, base_bytes, source);
+  void *result = interpret_write(&write, 0, base_bytes, source);
   memcpy(out, result, pj_type_bytes(&base));
   free(result);
   return 1;

@@ -18,7 +18,7 @@ static const char *steps(const view_program *program) {
 
 static const char *read_steps(pj_type base, pj_view view) {
   view_program program;
-  view_read_program(&base, &view, &program);
+  view_read_program(&base, &view, false, &program);
   return steps(&program);
 }
 
