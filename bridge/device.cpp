@@ -252,7 +252,8 @@ pj_storage *storage_of(const c10::StorageImpl &impl, size_t *out_offset) {
 bool covers_storage(const at::Tensor &tensor) {
   const auto *impl = tensor.unsafeGetTensorImpl();
   // A foreign StorageImpl over one of our addresses may be a part of the storage.
-  return impl->storage_offset() == 0 && impl->unsafe_storage().data_ptr().get_deleter() == release_storage && impl->is_non_overlapping_and_dense() &&
+  return impl->storage_offset() == 0 && impl->is_non_overlapping_and_dense() &&
+         impl->unsafe_storage().data_ptr().get_deleter() == release_storage &&
          static_cast<size_t>(impl->numel()) * impl->itemsize() == impl->unsafe_storage().nbytes();
 }
 

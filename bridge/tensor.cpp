@@ -151,8 +151,9 @@ Tensor efficientzerotensor(IntArrayRef sizes, std::optional<ScalarType> type, st
   check_options(layout, pin_memory);
   check_rank(static_cast<int64_t>(sizes.size()));
   at::native::ZeroTensorAllocator zeros(c10::Device(c10::DeviceType::PrivateUse1, index_of(device)));
-  return at::detail::empty_generic(sizes, &zeros, c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor}),
-                                   type.value_or(c10::get_default_dtype_as_scalartype()), std::nullopt);
+  c10::DispatchKeySet keys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+  return at::detail::empty_generic(sizes, &zeros, keys, type.value_or(c10::get_default_dtype_as_scalartype()),
+                                   std::nullopt);
 }
 
 // ---- host and device ------------------------------------------------------------------------------------------------

@@ -112,10 +112,12 @@ static hlo_value mixed_by(hlo *h, const attention *a, hlo_value s, hlo_value *ou
   return hlo_div(h, mixed, hlo_keep(h, divisor, 2));
 }
 
-// With p = exp(s - logsumexp): dv = p^T do, ds = p * (do v^T - rowsum(do * out)), dq = scale * ds k, dk = scale * ds^T q.
+// With p = exp(s - logsumexp): dv = p^T do, ds = p * (do v^T - rowsum(do * out)), dq = scale * ds k,
+// dk = scale * ds^T q.
 typedef struct gradients { hlo_value q, k, v, scores; } gradients;
 
-static gradients gradients_of(hlo *h, const attention *a, hlo_value s, hlo_value logsumexp, hlo_value out, hlo_value grad) {
+static gradients gradients_of(hlo *h, const attention *a, hlo_value s, hlo_value logsumexp, hlo_value out,
+                              hlo_value grad) {
   hlo_value p = hlo_exp(h, hlo_sub(h, s, finite_or_zero(h, logsumexp)));
   hlo_value product = hlo_mul(h, hlo_convert(h, grad, a->math), hlo_convert(h, out, a->math));
   hlo_value delta = hlo_keep(h, pj_reduce(h, HLO_ADD, product, &COLUMNS), 2);
@@ -177,8 +179,8 @@ static void lower_attention_backward(pj_lowering *l) {
 // [length, heads, width] as [heads, length, width], and back
 static hlo_value swap_heads(hlo *h, hlo_value x) { return hlo_swap(h, x, 0, 1); }
 
-// Of `length` rows, in which sequence each is, and how far before the end of that (negative). `bounds` are where sequences
-// begin and end: 0, the first one's end, ... Rows after the last end are in no sequence.
+// Of `length` rows, in which sequence each is, and how far before the end of that (negative). `bounds` are where
+// sequences begin and end: 0, the first one's end, ... Rows after the last end are in no sequence.
 typedef struct places { hlo_value sequence, end; } places;
 
 static places places_of(hlo *h, hlo_value bounds, int64_t length) {
@@ -196,9 +198,9 @@ static places places_of(hlo *h, hlo_value bounds, int64_t length) {
 static hlo_value scores_in_sequences(pj_lowering *l, const attention *a, int bounds, int causal, int window) {
   hlo *h = l->h;
   hlo_value bounds_q = pj_tensor(l, bounds), bounds_k = pj_tensor(l, bounds + 1);
-  if (!pj_require(l, bounds_q.rank == 1 && bounds_k.rank == 1 && bounds_q.dims[0] == bounds_k.dims[0] && bounds_q.dims[0] > 0,
-                  PJ_INVALID_ARGUMENT, "attention: cu_seq_q and cu_seq_k must be vectors of the same length, from 1 up"))
-    return bounds_q;
+  bool vectors = bounds_q.rank == 1 && bounds_k.rank == 1 && bounds_q.dims[0] == bounds_k.dims[0];
+  if (!pj_require(l, vectors && bounds_q.dims[0] > 0, PJ_INVALID_ARGUMENT,
+                  "attention: cu_seq_q and cu_seq_k must be vectors of the same length, from 1 up")) return bounds_q;
   places q = places_of(h, bounds_q, a->rows), k = places_of(h, bounds_k, a->columns);
   hlo_value s = products_of(h, a);
   hlo_value sequence = hlo_broadcast_in_dim(h, q.sequence, 4, s.dims, (int[]){2});
@@ -206,20 +208,26 @@ static hlo_value scores_in_sequences(pj_lowering *l, const attention *a, int bou
                            hlo_lt(h, sequence, hlo_constant_int(h, PJ_S32, bounds_q.dims[0])));
   hlo_value ahead = hlo_sub(h, hlo_broadcast_in_dim(h, k.end, 4, s.dims, (int[]){3}),
                             hlo_broadcast_in_dim(h, q.end, 4, s.dims, (int[]){2}));
-  int64_t left = pj_present(l, window) ? pj_int(l, window) : -1, right = pj_present(l, window + 1) ? pj_int(l, window + 1) : -1;
-  if (pj_bool(l, causal)) right = 0;
+  int64_t left = pj_present(l, window) ? pj_int(l, window) : -1;
+  int64_t right = pj_bool(l, causal) ? 0 : pj_present(l, window + 1) ? pj_int(l, window + 1) : -1;
   if (left >= 0) keep = hlo_and(h, keep, hlo_ge(h, ahead, hlo_constant_int(h, PJ_S32, -left)));
   if (right >= 0) keep = hlo_and(h, keep, hlo_le(h, ahead, hlo_constant_int(h, PJ_S32, right)));
   return as_rows(h, a, hlo_select(h, keep, s, hlo_lowest(h, a->math)));
 }
 
 static bool sequences_of(pj_lowering *l, int q, int bounds, int dropout, int scale, attention *a) {
-  for (int i = 0; i < 3; ++i)
-    if (!pj_require(l, pj_tensor(l, q + i).rank == 3 && pj_present(l, bounds) && pj_present(l, bounds + 1), PJ_INVALID_ARGUMENT,
+  hlo *h = l->h;
+  hlo_value x[3];
+  bool ranks = true;
+  for (int i = 0; i < 3; ++i) {
+    x[i] = pj_tensor(l, q + i);
+    ranks = ranks && x[i].rank == 3;
+  }
+  return pj_require(l, ranks && pj_present(l, bounds) && pj_present(l, bounds + 1), PJ_INVALID_ARGUMENT,
                     "flash attention on the tpu device is that of varlen_attn: query, key and value of 3 dimensions, "
-                    "cu_seq_q and cu_seq_k given; else use scaled_dot_product_attention")) return false;
-  return require_no_dropout(l, dropout) && attention_of(l, swap_heads(l->h, pj_tensor(l, q)), swap_heads(l->h, pj_tensor(l, q + 1)),
-                                                        swap_heads(l->h, pj_tensor(l, q + 2)), scale, a);
+                    "cu_seq_q and cu_seq_k given; else use scaled_dot_product_attention") &&
+         require_no_dropout(l, dropout) &&
+         attention_of(l, swap_heads(h, x[0]), swap_heads(h, x[1]), swap_heads(h, x[2]), scale, a);
 }
 
 static void return_by_length(pj_lowering *l, int result, hlo_value x, int64_t heads, int64_t length) {

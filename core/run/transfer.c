@@ -151,7 +151,7 @@ pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj
   return NULL;
 }
 
-// ---- waiting ----------------------------------------------------------------------------------------------------------
+// ---- waiting --------------------------------------------------------------------------------------------------------
 
 static pj_status read_check(pj_runtime *runtime, const pj_check *check) {
   bool flags[256];

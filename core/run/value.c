@@ -99,7 +99,7 @@ int pj_value_rank(const pj_value *v) { return v->type->rank; }
 const int64_t *pj_value_dims(const pj_value *v) { return v->type->dims; }
 size_t pj_value_bytes(const pj_value *v) { return v->bytes; }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 enum { LARGEST = 5 };
 

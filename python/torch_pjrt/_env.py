@@ -60,8 +60,8 @@ VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
              "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
     Variable("TORCH_PJRT_CPU_DEVICES", whole(1), 1, "Number of devices of a CPU plugin in one process."),
-    Variable("TPU_VISIBLE_CHIPS", chips, [], "libtpu's own mask: the chips that this process sees, `0,1`. A CPU plugin makes "
-             "as many devices as it names. Empty: all."),
+    Variable("TPU_VISIBLE_CHIPS", chips, [], "libtpu's own mask: the chips that this process sees, `0,1`. A CPU plugin "
+             "makes as many devices as it names. Empty: all."),
     Variable("TORCH_PJRT_CACHE_DIR", str, "~/.cache/torch_pjrt", "Directory of compiled programs; empty: no disk cache."),
     Variable("TORCH_PJRT_CACHE_BYTES", whole(0), 0, "Size limit of that directory in bytes; 0: the core's default."),
     Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),

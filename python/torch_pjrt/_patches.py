@@ -32,8 +32,8 @@ def _set_float32_matmul_precision() -> None:
 def _dlpack() -> None:
     """DLPack does not know the name of a renamed device, and cannot tell a consumer that memory is for reading only.
 
-    Between tensors of the device the capsule holds the address, and the new tensor shares the storage. A consumer that asks
-    for the CPU (numpy.from_dlpack(x, device="cpu")) gets the memory of a CPU plugin itself, read-only, else a copy.
+    Between tensors of the device the capsule holds the address, and the new tensor shares the storage. A consumer that
+    asks for the CPU (numpy.from_dlpack(x, device="cpu")) gets a CPU plugin's memory itself, read-only, else a copy.
     """
     to_dlpack, to_device = torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__
 
@@ -67,8 +67,8 @@ def _share_memory() -> None:
         @functools.wraps(original)
         def share(self, *args, **kwargs):
             if self.device.type == "tpu":
-                raise RuntimeError("tpu memory cannot be shared between processes: send tensor.cpu(), and move it to the "
-                                   "device there")
+                raise RuntimeError("tpu memory cannot be shared between processes: send tensor.cpu(), and move it to "
+                                   "the device there")
             return original(self, *args, **kwargs)
 
         return share

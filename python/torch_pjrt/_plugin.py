@@ -66,11 +66,11 @@ def available() -> bool:
 
 
 def _cpu_devices() -> int:
-    """How many devices a CPU plugin makes: as many as the mask of libtpu names, like a process that sees some of the chips."""
+    """How many devices a CPU plugin makes: as many as libtpu's mask names, for a process that sees some of the chips."""
     count, chips = _env.get("TORCH_PJRT_CPU_DEVICES"), _env.get("TPU_VISIBLE_CHIPS")
     if chips and "TORCH_PJRT_CPU_DEVICES" in os.environ and max(chips) >= count:
-        raise ValueError(f"TPU_VISIBLE_CHIPS={os.environ['TPU_VISIBLE_CHIPS']}: TORCH_PJRT_CPU_DEVICES={count} makes only "
-                         f"the chips 0 to {count - 1}")
+        raise ValueError(f"TPU_VISIBLE_CHIPS={os.environ['TPU_VISIBLE_CHIPS']}: TORCH_PJRT_CPU_DEVICES={count} makes "
+                         f"only the chips 0 to {count - 1}")
     return len(chips) or count
 
 

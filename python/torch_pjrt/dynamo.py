@@ -1,7 +1,7 @@
 """What torch.compile's parts are told of the device.
 
-torch 2.13 keeps the name "tpu" for a device that is programmed through JAX: its device interface and its Inductor backend
-must not be taken for ours.
+torch 2.13 keeps the name "tpu" for a device that is programmed through JAX: its device interface and its Inductor
+backend must not be taken for ours.
 """
 import functools
 from types import ModuleType
@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 from torch_pjrt import tpu
 from torch_pjrt._after_import import after_import
 
-NOT_YET = ("torch.compile cannot compile for the tpu device yet: leave it out, since every op on the device runs as a compiled "
-           "program already, or use backend=\"aot_eager\"")
+NOT_YET = ("torch.compile cannot compile for the tpu device yet: leave it out, since every op on the device runs as a "
+           "compiled program already, or use backend=\"aot_eager\"")
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: list, **_):

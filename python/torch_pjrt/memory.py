@@ -13,8 +13,8 @@ from torch_pjrt._index import DeviceLike, index_of
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """The statistics of torch.cuda.memory_stats, by its names. A block is a value; num_ooms counts refusals by the limit of
-    set_per_process_memory_fraction."""
+    """The statistics of torch.cuda.memory_stats, by its names. A block is a value; num_ooms counts refusals by the
+    limit of set_per_process_memory_fraction."""
     return torch.accelerator.memory_stats(index_of(device))
 
 
@@ -45,8 +45,8 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """Free bytes, up to the limit of set_per_process_memory_fraction, and total bytes. Where the plugin does not tell its
-    memory (a CPU plugin): the host's."""
+    """Free bytes, up to the limit of set_per_process_memory_fraction, and total bytes. Where the plugin does not tell
+    its memory (a CPU plugin): the host's."""
     return torch.accelerator.get_memory_info(index_of(device))
 
 
@@ -72,8 +72,8 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
 
 
 def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
-    """Every value in the device's memory, one segment of one block each, as torch.cuda.memory_snapshot says it; shape and
-    dtype (StableHLO's name) beside. A value has no address."""
+    """Every value in the device's memory, one segment of one block each, as torch.cuda.memory_snapshot says it; shape
+    and dtype (StableHLO's name) beside. A value has no address."""
     index = index_of(device)
     return [{"device": index, "address": 0, "total_size": size, "allocated_size": size, "active_size": size,
              "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
@@ -86,7 +86,8 @@ def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
     devices = range(_C.device_count()) if device is None else [index_of(device)]
     return {"segments": [segment for i in devices for segment in memory_snapshot(i)],
-            "device_traces": [[] for _ in range(_C.device_count())], "allocator_settings": {}, "external_annotations": []}
+            "device_traces": [[] for _ in range(_C.device_count())], "allocator_settings": {},
+            "external_annotations": []}
 
 
 def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:
@@ -96,8 +97,8 @@ def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_trace
 
 def _record_memory_history(enabled: str | None = "all", *_, **__) -> None:
     if enabled is not None:
-        raise NotImplementedError("the tpu device keeps no history of allocations; torch.tpu.memory_snapshot() tells what is "
-                                  "in memory now")
+        raise NotImplementedError("the tpu device keeps no history of allocations; torch.tpu.memory_snapshot() tells "
+                                  "what is in memory now")
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
@@ -107,7 +108,8 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     rows = [("bytes", "allocated_bytes")] + ([] if abbreviated else [("values", "allocation")])
     kinds = ("current", "peak", "allocated", "freed")
     lines = [f"tpu:{index}: {free:,} of {total:,} bytes free", "".join(f"{head:>20}" for head in ("", *kinds))]
-    lines += [f"{name:>20}" + "".join(f"{stats.get(f'{key}.all.{kind}', 0):>20,}" for kind in kinds) for name, key in rows]
+    for name, key in rows:
+        lines.append(f"{name:>20}" + "".join(f"{stats.get(f'{key}.all.{kind}', 0):>20,}" for kind in kinds))
     return "\n".join(lines)
 
 

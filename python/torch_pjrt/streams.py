@@ -30,8 +30,8 @@ class _EventType(type):
 
 
 class Event(metaclass=_EventType):
-    """A point in the device's work: a torch.Event. With enable_timing, record() waits for the work before it, and the time
-    is exact: PJRT does not tell when work was done."""
+    """A point in the device's work: a torch.Event. With enable_timing, record() waits for the work before it, and the
+    time is exact: PJRT does not tell when work was done."""
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
         return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
@@ -46,7 +46,8 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    return Stream(stream_id=0, device_index=index_of(device), device_type=int(torch._C._autograd.DeviceType.PrivateUse1))
+    kind = int(torch._C._autograd.DeviceType.PrivateUse1)
+    return Stream(stream_id=0, device_index=index_of(device), device_type=kind)
 
 
 def set_stream(stream: torch.Stream | None) -> None:

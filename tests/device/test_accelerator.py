@@ -120,7 +120,7 @@ def test_several_devices_have_streams_memory_and_random_numbers_of_their_own():
     assert (a.memory_allocated(0), a.memory_allocated(1), a.memory_allocated("tpu:2")) == (0, 4000, 0)
     with a.device_index(2):
         y = torch.ones(3, device="tpu")
-        assert y.device.index == 2 and torch.empty_like(x).device.index == 1 and torch.ones(1, device=0).device.index == 0
+        assert [z.device.index for z in (y, torch.empty_like(x), torch.ones(1, device=0))] == [2, 1, 0]
     assert torch.tpu.current_device() == 0
     a.set_device_index(2)
     assert torch.zeros(1, device="tpu").device.index == 2
@@ -154,7 +154,8 @@ def test_several_devices_have_streams_memory_and_random_numbers_of_their_own():
     torch.tpu.manual_seed_all(7)
     assert [g.initial_seed() for g in (torch.tpu.default_generators[i] for i in range(3))] == [7, 7, 7]
     generator = torch.Generator("tpu:2")
-    assert generator.device == torch.device("tpu:2") and torch.rand(1, device="tpu:2", generator=generator).device.index == 2
+    assert generator.device == torch.device("tpu:2")
+    assert torch.rand(1, device="tpu:2", generator=generator).device.index == 2
 
     layer = torch.nn.Linear(10, 2).to("tpu:1")
     assert layer(x).device.index == 1 and layer.to("tpu:2").weight.device.index == 2
@@ -180,7 +181,7 @@ def test_a_wrong_mask_is_told(mask, devices, words):
     """, **environment)
 
 
-# ---- random states -----------------------------------------------------------------------------------------------------
+# ---- random states ---------------------------------------------------------------------------------------------------
 
 
 def test_a_generator_is_seeded_copied_and_pickled_with_its_place():
@@ -216,7 +217,7 @@ def test_the_states_of_torch_tpu_are_those_of_its_generator():
     assert torch.tpu.initial_seed() == 9
 
 
-# ---- addresses ---------------------------------------------------------------------------------------------------------
+# ---- addresses -------------------------------------------------------------------------------------------------------
 
 
 def test_an_address_belongs_to_one_storage_for_its_life():
@@ -245,5 +246,5 @@ def test_addresses_are_not_given_again_and_ranges_do_not_overlap():
 
 
 def test_an_address_is_never_readable():
-    """No process on this machine's kind has user memory from 2^48 up: reading there is a fault, never a wrong number."""
+    """No process has user memory from 2^48 up on x86-64: reading there is a fault, never a wrong number."""
     assert all(torch.ones(n, device="tpu").data_ptr() >= 2**48 for n in (1, 1000, 10**6))

@@ -127,10 +127,11 @@ def test_the_repr_of_a_huge_tensor_reads_its_edges_only():
     x = torch.arange(1 << 22, device="tpu").reshape(2048, 2048)
     text = []
     work = counted(lambda: text.append(repr(x)))
-    assert "".join(text[0].split()) == "".join(repr(x.cpu()).split())[:-1] + ",device='tpu:0')" and work["bytes_to_host"] < 2000
+    assert "".join(text[0].split()) == "".join(repr(x.cpu()).split())[:-1] + ",device='tpu:0')"
+    assert work["bytes_to_host"] < 2000
 
 
-# ---- attention -----------------------------------------------------------------------------------------------------------
+# ---- attention -------------------------------------------------------------------------------------------------------
 
 
 def flex_programs():
@@ -159,7 +160,8 @@ def test_flex_attention_has_gradients():
     """The CPU has none, so the reference is scaled_dot_product_attention."""
     q, k, v = (torch.randn(1, 2, 128, 16) for _ in range(3))
     gradients = []
-    for device, attend in (("tpu", flex_programs()[2]), ("cpu", lambda *x: F.scaled_dot_product_attention(*x, is_causal=True))):
+    for device, attend in (("tpu", flex_programs()[2]),
+                           ("cpu", lambda *x: F.scaled_dot_product_attention(*x, is_causal=True))):
         leaves = [x.to(device).requires_grad_() for x in (q, k, v)]
         attend(*leaves).square().sum().backward()
         gradients.append([x.grad for x in leaves])

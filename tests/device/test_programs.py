@@ -10,16 +10,18 @@ from child import run
 from compare import EXACT, ROUNDING, like_cpu, same
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
 
-# ---- torch.func and forward derivatives ----------------------------------------------------------------------------------
+# ---- torch.func and forward derivatives ------------------------------------------------------------------------------
 
 
 def vmaps(d):
-    x, images = torch.linspace(-1, 1, 12, device=d).reshape(3, 4), torch.linspace(0, 1, 100, device=d).reshape(4, 1, 5, 5)
+    x = torch.linspace(-1, 1, 12, device=d).reshape(3, 4)
+    images = torch.linspace(0, 1, 100, device=d).reshape(4, 1, 5, 5)
     return (vmap(lambda a: (a * a).sum())(x), vmap(torch.dot, (0, None))(x, x[1]), vmap(vmap(torch.sin))(x),
             vmap(lambda a: F.conv2d(a[None], torch.ones(1, 1, 2, 2, device=d)))(images),
             vmap(lambda a: F.cross_entropy(a[None], torch.zeros(1, dtype=torch.long, device=d)))(x),
             vmap(torch.linalg.inv)(torch.eye(3, device=d).repeat(2, 1, 1) * 2), vmap(torch.sort, chunk_size=2)(x)[0],
-            vmap(lambda a: a.softmax(-1), in_dims=1, out_dims=1)(x), vmap(lambda a, i: a[i])(x, torch.tensor([0, 3, 1], device=d)))
+            vmap(lambda a: a.softmax(-1), in_dims=1, out_dims=1)(x),
+            vmap(lambda a, i: a[i])(x, torch.tensor([0, 3, 1], device=d)))
 
 
 def derivatives(d):
@@ -61,7 +63,8 @@ def duals(d):
         return [forward_ad.unpack_dual(r)[:] for r in results]
 
 
-@pytest.mark.parametrize("program", [vmaps, derivatives, per_sample_gradients, ensemble, duals], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", [vmaps, derivatives, per_sample_gradients, ensemble, duals],
+                         ids=lambda f: f.__name__)
 def test_transforms_are_the_cpus(program, native):
     like_cpu(program, **ROUNDING)
 
@@ -75,7 +78,7 @@ def test_random_numbers_under_vmap_are_the_same_or_different_as_asked():
         vmap(lambda a: a + torch.rand(50, device="tpu"))(x)
 
 
-# ---- modes ---------------------------------------------------------------------------------------------------------------
+# ---- modes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -86,8 +89,9 @@ def deterministic():
 
 
 def test_deterministic_algorithms_run_and_new_memory_holds_nan_or_the_largest_number(deterministic):
-    for x in (torch.empty(3, device="tpu"), torch.empty_strided((2, 2), (1, 2), device="tpu"), torch.ones(2, device="tpu").new_empty(4),
-              torch.empty_like(torch.ones(2, device="tpu"))):
+    ones = torch.ones(2, device="tpu")
+    for x in (torch.empty(3, device="tpu"), torch.empty_strided((2, 2), (1, 2), device="tpu"), ones.new_empty(4),
+              torch.empty_like(ones)):
         assert x.isnan().all()
     assert (torch.empty(3, dtype=torch.int16, device="tpu") == torch.iinfo(torch.int16).max).all()
     x = torch.ones(2, device="tpu").resize_(4)
@@ -105,7 +109,8 @@ def test_deterministic_algorithms_run_and_new_memory_holds_nan_or_the_largest_nu
         x.index_put_((index,), torch.ones(3, device=d), accumulate=True)
         image = torch.ones(1, 1, 3, 3, device=d, requires_grad=True)
         F.interpolate(image, scale_factor=2, mode="bilinear").sum().backward()
-        return x, x.cumsum(0), torch.bincount(index), image.grad, F.embedding_bag(index[None], torch.ones(3, 2, device=d))
+        bag = F.embedding_bag(index[None], torch.ones(3, 2, device=d))
+        return x, x.cumsum(0), torch.bincount(index), image.grad, bag
 
     like_cpu(program, **ROUNDING)
 
@@ -122,15 +127,17 @@ def test_inference_mode_gives_tensors_that_autograd_refuses():
 
 def test_the_default_device_takes_all_factories():
     makers = [lambda: torch.ones(2), lambda: torch.tensor([1.0]), lambda: torch.arange(3), lambda: torch.randn(2),
-              lambda: torch.randperm(4), lambda: nn.Linear(2, 2).weight, lambda: torch.eye(2), lambda: torch.linspace(0, 1, 3),
-              lambda: torch.zeros_like(torch.empty(2)), lambda: torch.full((2,), 1), lambda: torch.randint(3, (2,))]
+              lambda: torch.randperm(4), lambda: nn.Linear(2, 2).weight, lambda: torch.eye(2),
+              lambda: torch.linspace(0, 1, 3), lambda: torch.zeros_like(torch.empty(2)),
+              lambda: torch.full((2,), 1), lambda: torch.randint(3, (2,))]
     for make in makers:
         with torch.device("tpu"):
             assert make().device == torch.device("tpu:0")
         assert make().device.type == "cpu"
     torch.set_default_device("tpu:0")
     try:
-        assert all(make().device == torch.device("tpu:0") for make in makers) and torch.get_default_device().type == "tpu"
+        assert all(make().device == torch.device("tpu:0") for make in makers)
+        assert torch.get_default_device().type == "tpu"
         assert torch.ones(2, device="cpu").device.type == "cpu"
     finally:
         torch.set_default_device(None)
@@ -173,7 +180,7 @@ def test_offloaded_checkpointed_and_anomalous_backwards_are_the_same():
         same(gradients(wrap), expected, **EXACT)
 
 
-# ---- tracing -------------------------------------------------------------------------------------------------------------
+# ---- tracing ---------------------------------------------------------------------------------------------------------
 
 
 def test_fake_tensors_of_the_device_have_its_shapes_and_place():
@@ -249,12 +256,13 @@ def test_a_custom_op_runs_the_kernel_that_python_gives_the_device():
     same(torch.ops.torch_pjrt_programs.twice(z), torch.tensor([0.0, 2, 2, 0]), **EXACT)
 
 
-# ---- torch.compile -------------------------------------------------------------------------------------------------------
+# ---- torch.compile ---------------------------------------------------------------------------------------------------
 
 
 def test_plain_compile_says_in_one_sentence_that_it_is_not_there_yet():
     x = torch.ones(3, device="tpu")
-    for options in (dict(), dict(backend="inductor"), dict(backend="tpu"), dict(mode="reduce-overhead"), dict(dynamic=True)):
+    for options in (dict(), dict(backend="inductor"), dict(backend="tpu"), dict(mode="reduce-overhead"),
+                    dict(dynamic=True)):
         with pytest.raises(RuntimeError, match='cannot compile for the tpu device yet.*backend="aot_eager"'):
             torch.compile(lambda a: (a.sin() + 1).sum(), **options)(x)
     with pytest.raises(RuntimeError, match="cannot compile for the tpu device yet"):
@@ -277,8 +285,8 @@ def test_backends_that_compile_nothing_work(backend):
     like_cpu(program, **ROUNDING)
 
 
-@pytest.mark.parametrize("order", ["import torch, torch._dynamo.device_interface", "import torch._inductor.compile_fx, torch_pjrt",
-                                   "import torch_pjrt, torch._dynamo"])
+@pytest.mark.parametrize("order", ["import torch, torch._dynamo.device_interface", "import torch_pjrt, torch._dynamo",
+                                   "import torch._inductor.compile_fx, torch_pjrt"])
 def test_dynamos_device_interface_is_ours_whatever_is_imported_first(order):
     run(f"""
     {order}

@@ -147,7 +147,7 @@ def test_tensors_print_and_turn_into_python_and_numpy_values():
         x.to("tpu").numpy()
 
 
-# ---- places ------------------------------------------------------------------------------------------------------------
+# ---- places ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_place_is_kept_mapped_and_told_when_it_does_not_exist():
@@ -172,8 +172,8 @@ def test_a_place_is_kept_mapped_and_told_when_it_does_not_exist():
 
 @pytest.mark.parametrize("how", ["zip", "legacy"])
 def test_a_file_is_read_on_a_machine_that_has_no_torch_pjrt(tmp_path, how):
-    state = {"weight": nn.Parameter(torch.arange(6.0, device="tpu").reshape(2, 3).t()), "half": torch.ones(2, device="tpu").bfloat16(),
-             "conj": torch.tensor([1 + 2j], device="tpu").conj()}
+    state = {"weight": nn.Parameter(torch.arange(6.0, device="tpu").reshape(2, 3).t()),
+             "half": torch.ones(2, device="tpu").bfloat16(), "conj": torch.tensor([1 + 2j], device="tpu").conj()}
     torch.save(state, tmp_path / "x.pt", _use_new_zipfile_serialization=how == "zip")
     run(f"""
     import sys, torch

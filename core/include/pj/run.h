@@ -212,8 +212,8 @@ PJ_EXPORT pj_status pj_value_from_host(pj_device *device, const void *data, pj_d
                                        pj_value **out_value);
 // The value's bytes, in its own order, to `data` of pj_value_bytes; runs the queue if needed, waits.
 PJ_EXPORT pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data);
-// Where the value's bytes are in this process's memory, row-major over its dims, for reading only: address and bytes stay as
-// they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own.
+// Where the value's bytes are in this process's memory, row-major over its dims, for reading only: address and bytes
+// stay as they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own.
 PJ_EXPORT pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer);
 PJ_EXPORT pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value);
 
@@ -228,7 +228,8 @@ PJ_EXPORT uint64_t pj_device_record(pj_device *device);
 PJ_EXPORT bool pj_device_reached(pj_device *device, uint64_t point);
 PJ_EXPORT pj_status pj_device_wait(pj_device *device, uint64_t point);
 
-// Of live values: now, at most since the last reset of the peak, and taken and given back since the last reset of the sums.
+// Of live values: now, at most since the last reset of the peak, and taken and given back since the last reset of the
+// sums.
 typedef struct pj_memory_count { uint64_t current, peak, allocated, freed; } pj_memory_count;
 typedef struct pj_device_memory {
   pj_memory_count bytes, values;

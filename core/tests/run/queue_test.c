@@ -247,7 +247,7 @@ static void index_flags_wait_for_the_next_synchronization(void) {
   tear_down();  // with a flag that nobody read
 }
 
-// ---- two threads, one after the other -----------------------------------------------------------------------------------
+// ---- two threads, one after the other -------------------------------------------------------------------------------
 
 // x *= 2 in its three parts, between which another thread may come.
 static pj_call begin_scale(pj_storage *x) {
