@@ -209,6 +209,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
         py::arg("queue_length"));
+  m.def("init", [] { runtime(); });
   m.def("is_started", [] { return runtime_if_started() != nullptr; });
   m.def("in_bad_fork", in_bad_fork);
   m.def("device_count", [] { return pj_runtime_device_count(runtime()); });

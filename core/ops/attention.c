@@ -272,7 +272,9 @@ PJ_LOWERINGS(attention_lowerings) = {
     {"aten::_scaled_dot_product_fused_attention_overrideable", lower_attention, .statics = PJ_STATIC(4)},
     {"aten::_scaled_dot_product_fused_attention_overrideable_backward", lower_attention_backward,
      .statics = PJ_STATIC(12)},
-    {"aten::_flash_attention_forward", lower_sequences, .statics = PJ_STATIC(7)},
-    {"aten::_flash_attention_backward", lower_sequences_backward, .statics = PJ_STATIC(10)},
+    // max_q and max_k change with every batch and nothing is read of them: PJ_START ends their recompiles.
+    {"aten::_flash_attention_forward", lower_sequences, .statics = PJ_STATIC(7), .starts = PJ_START(5) | PJ_START(6)},
+    {"aten::_flash_attention_backward", lower_sequences_backward, .statics = PJ_STATIC(10),
+     .starts = PJ_START(8) | PJ_START(9)},
     {0},
 };

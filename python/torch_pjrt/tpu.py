@@ -25,8 +25,8 @@ def is_available() -> bool:
 
 
 def init() -> None:
-    """Starts the runtime; any use of the device does so by itself."""
-    _plugin.start()
+    """Starts the runtime; any use of the device does so by itself. RuntimeError in a child forked after that."""
+    _C.init()
 
 
 _lazy_init = init

@@ -200,6 +200,21 @@ def test_attention_of_sequences_of_different_lengths_is_that_of_each(window, key
     same([x.grad for x in on_device], [x.grad for x in on_cpu], **ROUNDING)
 
 
+def test_lengths_that_change_from_batch_to_batch_do_not_compile_for_ever():
+    from torch.nn.attention.varlen import varlen_attn
+
+    x = torch.randn(24, 2, 4).to("tpu").requires_grad_()
+
+    def batch(first):
+        bounds = torch.tensor([0, first, 24], dtype=torch.int32).to("tpu")
+        longest = max(first, 24 - first)
+        varlen_attn(x, x, x, bounds, bounds, longest, longest).sum().backward()
+
+    for first in range(1, 7):
+        batch(first)
+    assert counted(lambda: [batch(first) for first in range(7, 12)])["programs"] == 0
+
+
 def test_rows_after_the_last_sequence_get_zeros_and_what_is_not_there_is_told():
     from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
