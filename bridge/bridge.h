@@ -80,18 +80,27 @@ inline bool on_device(const at::Tensor &tensor) { return tensor.device().type() 
 
 // ---- calls (kernel.cpp) ---------------------------------------------------------------------------------------------
 
-// A pj_call of this thread, emptied when it goes out of scope. Calls nest, since a hook may run Python.
+// A pj_call of this thread and a stack, whose memory stays: both are emptied when it goes out of scope. Calls nest,
+// since a hook may run Python.
 class Call {
  public:
-  explicit Call(const pj_op *op);
+  explicit Call(const pj_op *op = nullptr);
   ~Call();
   Call(const Call &) = delete;
   Call &operator=(const Call &) = delete;
-  pj_call *operator->() { return call_; }
-  operator pj_call *() { return call_; }
+  pj_call *operator->() { return &frame_->call; }
+  operator pj_call *() { return &frame_->call; }
+  std::vector<c10::IValue> &stack() { return frame_->stack; }
+
+  struct Frame {
+    pj_call call;
+    std::vector<c10::IValue> stack;
+  };
+  struct Frames;
 
  private:
-  pj_call *call_;
+  Frames &frames_;
+  Frame *frame_;
 };
 
 void write_tensor(pj_call *call, const at::Tensor &tensor);  // appends a tensor of our device

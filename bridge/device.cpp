@@ -26,6 +26,7 @@ using c10::Stream;
 namespace {
 
 std::atomic<pj_runtime *> g_runtime{nullptr};
+const std::vector<pj_device *> *g_devices;  // of the runtime; set before it is, and leaked
 std::atomic<bool> g_bad_fork{false};
 thread_local DeviceIndex t_device = 0;
 
@@ -88,6 +89,9 @@ pj_runtime *runtime_if_started() { return g_runtime.load(std::memory_order_acqui
 
 void set_runtime(pj_runtime *started) {
   pthread_atfork(nullptr, nullptr, after_fork);
+  auto *devices = new std::vector<pj_device *>;
+  for (int i = 0; i < pj_runtime_device_count(started); ++i) devices->push_back(pj_runtime_device(started, i));
+  g_devices = devices;
   g_runtime.store(started, std::memory_order_release);
 }
 
@@ -127,12 +131,12 @@ void set_current_device(DeviceIndex index) {
 }
 
 pj_device *device_at(DeviceIndex index) {
-  pj_runtime *started = runtime();
+  (void)runtime();  // starts it, or throws
   if (index == -1) index = t_device;
-  int count = pj_runtime_device_count(started);
   // PyTorch keeps an index in 8 bits: "tpu:400" comes as -112.
-  TORCH_CHECK(index >= 0 && index < count, "tpu:", static_cast<int>(index), " does not exist: there are ", count, " devices");
-  return pj_runtime_device(started, index);
+  TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < g_devices->size(), "tpu:", static_cast<int>(index),
+              " does not exist: there are ", g_devices->size(), " devices");
+  return (*g_devices)[static_cast<size_t>(index)];
 }
 
 void check(pj_status status) {

@@ -19,8 +19,7 @@ namespace {
 
 Tensor take_result(pj_call *call, const pj_plan *plan, size_t i, DeviceIndex index) {
   const pj_tensor_spec *spec = pj_plan_result(plan, i);
-  pj_value *value = call->results[i];
-  pj_value_retain(value);
+  pj_value *value = std::exchange(call->results[i], nullptr);  // with the call's reference
   auto rank = static_cast<size_t>(spec->rank);
   return make_tensor(pj_storage_create_with(device_at(index), value), index, to_torch(spec->dtype),
                      {spec->sizes, rank}, {spec->strides, rank});
@@ -47,9 +46,12 @@ Tensor device_copy(const Tensor &source, ScalarType type, c10::IntArrayRef strid
 
 namespace {
 
+// Index of the first result of each of the twin's returns, and the count of all at the end.
+using Groups = c10::SmallVector<size_t, 8>;
+
 // Calls visit(tensor) for each tensor that the op writes: (argument index, tensor, result index).
 template <typename Visit>
-void for_each_write(Run &run, const std::vector<size_t> &group_first, Visit visit) {
+void for_each_write(Run &run, const Groups &group_first, Visit visit) {
   const Mutation *mutation = run.op.mutation;
   for (int w = 0; w < mutation->write_count; ++w) {
     const IValue &value = run.argument(static_cast<size_t>(mutation->writes[w].argument));
@@ -62,14 +64,13 @@ void for_each_write(Run &run, const std::vector<size_t> &group_first, Visit visi
   }
 }
 
-// Index of the first result of each of the twin's returns, and the count of all at the end. Lists of a functional op are
-// of equal length; what is written has the length of its argument.
-std::vector<size_t> result_groups(Run &run, size_t total) {
+// Lists of a functional op are of equal length; what is written has the length of its argument.
+Groups result_groups(Run &run, size_t total) {
   const Op &op = run.op;
   size_t lists = 0;
   for (bool list : op.result_is_list) lists += list;
   size_t length = lists ? (total - (op.result_is_list.size() - lists)) / lists : 0;
-  std::vector<size_t> first{0};
+  Groups first{0};
   for (size_t r = 0; r < op.result_is_list.size(); ++r) {
     size_t count = op.result_is_list[r] ? length : 1;
     if (run.mutates)
@@ -85,7 +86,7 @@ std::vector<size_t> result_groups(Run &run, size_t total) {
 
 // ---- results --------------------------------------------------------------------------------------------------------
 
-void push_result(Run &run, pj_call *call, const pj_plan *plan, size_t r, const std::vector<size_t> &first) {
+void push_result(Run &run, pj_call *call, const pj_plan *plan, size_t r, const Groups &first) {
   if (run.op.result_is_list[r]) {
     c10::List<Tensor> list;
     for (size_t i = first[r]; i < first[r + 1]; ++i) list.push_back(take_result(call, plan, i, run.index));
@@ -96,9 +97,10 @@ void push_result(Run &run, pj_call *call, const pj_plan *plan, size_t r, const s
 }
 
 // Replaces the arguments on the stack by what the mutating overload returns: its written arguments, and own results.
-void return_mutated(Run &run, pj_call *call, const pj_plan *plan, const std::vector<size_t> &first) {
+void return_mutated(Run &run, pj_call *call, const pj_plan *plan, const Groups &first) {
   const Mutation *mutation = run.op.mutation;
   const auto &schema = run.op.handle.schema();
+  if (run.lent) return run.drop();
   std::vector<IValue> arguments(run.stack.begin() + static_cast<std::ptrdiff_t>(run.first), run.stack.end());
   run.stack.resize(run.first);
   size_t next_own = 0;
@@ -144,8 +146,6 @@ std::optional<at::Generator> generator_of(Run &run) {
   if (run.op.generator < 0) return std::nullopt;
   return run.argument(static_cast<size_t>(run.op.generator)).toOptional<at::Generator>();
 }
-
-// ---- indices --------------------------------------------------------------------------------------------------------
 
 // ---- indices --------------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ void check_overlap(Run &run) {
   for (int w = 0; w < mutation->write_count; ++w) {
     auto written = static_cast<size_t>(mutation->writes[w].argument);
     if (!run.argument(written).isTensor()) continue;
-    const Tensor target = run.argument(written).toTensor();
+    const Tensor &target = run.argument(written).toTensor();
     if (!target.defined() || !target.has_storage()) continue;
     at::assert_no_internal_overlap(target);
     for (const Argument &argument : run.op.arguments) {
@@ -259,6 +259,7 @@ void check_overlap(Run &run) {
 }
 
 void run_composite(Run &run) {
+  run.own();
   run.op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, run.stack);
 }
 
@@ -341,7 +342,7 @@ void write_extras(Run &run, pj_call *call) {
   }
 }
 
-void store_results(Run &run, pj_call *call, const pj_plan *plan, const std::vector<size_t> &first) {
+void store_results(Run &run, pj_call *call, const pj_plan *plan, const Groups &first) {
   pj_device *device = device_at(run.index);
   if (call->writes_base) {
     const Tensor &self = run.argument(0).toTensor();
@@ -385,15 +386,33 @@ bool learn(Run &run, pj_call *call) {
     return false;
   }
   if (decompose(run, call, meta)) return true;
+  run.own();
   run_on_cpu(run.op, &run.stack);
   return false;
 }
 
 }  // namespace
 
-void run_op(Op &op, Stack *stack) {
+void Run::own() {
+  if (!lent) return;
+  for (size_t i = first; i < stack.size(); ++i) {
+    IValue owned = stack[i];
+    if (stack[i].isTensor()) c10::MaybeOwnedTraits<IValue>::destroyBorrow(stack[i]);
+    stack[i] = std::move(owned);
+  }
+  lent = false;
+}
+
+void Run::drop() {
+  for (size_t i = first; lent && i < stack.size(); ++i)
+    if (stack[i].isTensor()) c10::MaybeOwnedTraits<IValue>::destroyBorrow(stack[i]);
+  lent = false;
+  stack.resize(first);
+}
+
+void run_op(Run &run) {
+  Op &op = run.op;
   op.resolve();
-  Run run{op, *stack, stack->size() - op.handle.schema().arguments().size(), false, -1, nullptr};
   run.mutates = op.mutation && (op.mutation->kind != Mutation::kHidden || writes_hidden(run));
   bool plain = op.mutation && !run.mutates;  // batch norm in eval
   if (C10_UNLIKELY(for_another_device(run) || ((!op.supported || !run.lowered()) && op.composite))) {
@@ -403,14 +422,16 @@ void run_op(Op &op, Stack *stack) {
   }
   if (C10_UNLIKELY(op.number_rule != nullptr)) check_numbers(run);
   if (!op.supported) {
-    run_on_cpu(op, stack);
+    run.own();
+    run_on_cpu(op, &run.stack);
     return;
   }
   if (op.indices) {
     if (try_masked_fill(run)) return;
     prepare_indices(run);
   }
-  Call call(plain ? op.plain : op.twin);
+  pj_call *call = run.call;
+  call->op = plain ? op.plain : op.twin;
   write_call(run, call);
   write_extras(run, call);
   pj_device *device = device_at(run.index);
@@ -428,16 +449,16 @@ void run_op(Op &op, Stack *stack) {
     store_results(run, call, plan, result_groups(run, 0));
     return;
   }
-  stack->resize(run.first);
+  run.drop();
   if (auto layout = op.layout(plan)) {
     size_t next = 0;
     for (const auto &other : *layout)
-      stack->push_back(other ? *other : IValue(take_result(call, plan, next++, run.index)));
+      run.stack.push_back(other ? *other : IValue(take_result(call, plan, next++, run.index)));
     return;
   }
   auto first = result_groups(run, pj_plan_result_count(plan));
-  size_t returns = op.handle.schema().returns().size();  // of a hidden mutation fewer than the twin's
-  for (size_t r = 0; r < returns; ++r) push_result(run, call, plan, r, first);
+  // A hidden mutation returns fewer than its twin.
+  for (size_t r = 0; r < op.return_count; ++r) push_result(run, call, plan, r, first);
 }
 
 }  // namespace torch_pjrt

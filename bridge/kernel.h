@@ -64,7 +64,7 @@ struct NumberRule {
 
 struct Op {
   explicit Op(const c10::OperatorHandle &handle);
-  void resolve();  // what the core knows of it: on first use, as it needs the runtime
+  void resolve() { if (C10_UNLIKELY(!is_resolved_.load(std::memory_order_acquire))) ask_core(); }
   void remember(const pj_plan *plan, std::shared_ptr<const Layout> layout);
   std::shared_ptr<const Layout> layout(const pj_plan *plan);  // nullptr: all returns are the plan's results
   // Keys (the words of calls) that no decomposition was found for.
@@ -73,6 +73,7 @@ struct Op {
 
   c10::OperatorHandle handle;
   std::string name;
+  size_t argument_count = 0, return_count = 0;  // of the schema
   const Mutation *mutation = nullptr;
   std::vector<Argument> arguments;   // in the twin's order
   std::vector<bool> result_is_list;  // of the twin's returns
@@ -93,28 +94,52 @@ struct Op {
   uint32_t flags = 0;
 
  private:
+  void ask_core();  // what the core knows of it: on first use, as it needs the runtime
+
   std::string twin_name_;
   std::once_flag resolved_;
+  std::atomic<bool> is_resolved_{false};
   std::mutex mutex_;
   std::atomic<bool> has_layouts_{false};
   std::unordered_map<const pj_plan *, std::shared_ptr<const Layout>> layouts_;
   std::unordered_set<std::string> hopeless_;
 };
 
-// What one run of an op needs beside the op.
+// One run of an op: its arguments, the last on the stack, are replaced by its results.
 struct Run {
-  Op &op;
-  torch::jit::Stack &stack;
-  size_t first;                          // of the arguments on the stack
-  bool mutates;                          // results are written into arguments
-  c10::DeviceIndex index;                // the one device of all tensors; -1: not known yet
-  std::shared_ptr<const Layout> layout;  // of a new plan
+  Run(Op &op, torch::jit::Stack &stack) : op(op), stack(stack), first(stack.size() - op.argument_count) {}
+  // With the call's own stack. Tensors among the arguments are lent: the caller holds them, the stack does not.
+  explicit Run(Op &op) : op(op), stack(call.stack()), first(0), lent(true) {}
+  ~Run() { if (lent) drop(); }
+  Run(const Run &) = delete;
+  Run &operator=(const Run &) = delete;
 
   c10::IValue &argument(size_t i) { return stack[first + i]; }
   bool lowered() const { return op.lowering || (op.plain_lowering && !mutates); }
+  void own();   // the arguments, if they are lent: before they are given to PyTorch
+  void drop();  // takes the arguments off the stack
+
+  Op &op;
+  Call call;
+  torch::jit::Stack &stack;
+  size_t first;                          // of the arguments on the stack
+  bool lent = false;
+  bool mutates = false;                  // results are written into arguments
+  c10::DeviceIndex index = -1;           // the one device of all tensors; -1: not known yet
+  std::shared_ptr<const Layout> layout;  // of a new plan
 };
 
-void run_op(Op &op, torch::jit::Stack *stack);
+// With lent arguments an op that mutates leaves nothing on the stack: its results are the caller's own tensors.
+void run_op(Run &run);
+
+// ---- typed.cpp ------------------------------------------------------------------------------------------------------
+
+struct TypedKernel {
+  c10::KernelFunction kernel;
+  c10::impl::CppSignature signature;
+};
+// nullopt: the schema has none of the signatures that have typed kernels.
+std::optional<TypedKernel> typed_kernel(const c10::FunctionSchema &schema, Op &op);
 
 // ---- words.cpp ------------------------------------------------------------------------------------------------------
 

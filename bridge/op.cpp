@@ -85,6 +85,8 @@ bool takes_indices(const std::string &base) {
 Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
   const auto &schema = handle.schema();
   name = c10::toString(handle.operator_name());
+  argument_count = schema.arguments().size();
+  return_count = schema.returns().size();
   mutation = find_mutation(name);
   std::string base = schema.name().substr(schema.name().find("::") + 2);
   composite = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
@@ -162,7 +164,7 @@ std::shared_ptr<const Layout> Op::layout(const pj_plan *plan) {
   return found == layouts_.end() ? nullptr : found->second;
 }
 
-void Op::resolve() {
+void Op::ask_core() {
   pj_runtime *started = runtime();
   std::call_once(resolved_, [&] {
     twin = pj_runtime_op(started, twin_name_.c_str());
@@ -177,6 +179,7 @@ void Op::resolve() {
       plain = pj_runtime_op(started, name.c_str());
       plain_lowering = pj_op_has_lowering(plain);
     }
+    is_resolved_.store(true, std::memory_order_release);
   });
 }
 
@@ -200,8 +203,11 @@ Op &op_of(const c10::OperatorHandle &handle) {
 
 class Kernel final : public c10::OperatorKernel {
  public:
-  explicit Kernel(const c10::OperatorHandle &handle) : op_(op_of(handle)) {}
-  void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, Stack *stack) { run_op(op_, stack); }
+  explicit Kernel(Op &op) : op_(op) {}
+  void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, Stack *stack) {
+    Run run(op_, *stack);
+    run_op(run);
+  }
 
  private:
   Op &op_;
@@ -219,7 +225,8 @@ class Fallback final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle &handle, c10::DispatchKeySet, Stack *stack) {
     TORCH_CHECK_NOT_IMPLEMENTED(!returns_view(handle.schema()), handle.operator_name(),
                                 " gives a view, and has no kernel for tpu tensors");
-    run_op(op_of(handle), stack);
+    Run run(op_of(handle), *stack);
+    run_op(run);
   }
 };
 
@@ -271,9 +278,12 @@ void register_kernels() {
     if (name.name.rfind("aten::", 0) != 0) continue;
     auto handle = dispatcher.findSchema(name);
     if (!handle || !wants_kernel(*handle)) continue;
+    Op &op = op_of(*handle);
+    auto typed = typed_kernel(handle->schema(), op);
     handles->push_back(dispatcher.registerImpl(
-        name, c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(*handle)),
-        std::nullopt, nullptr, "torch_pjrt"));
+        name, c10::DispatchKey::PrivateUse1,
+        typed ? std::move(typed->kernel) : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op)),
+        typed ? std::optional(typed->signature) : std::nullopt, nullptr, "torch_pjrt"));
   }
   auto fall_back = [&](c10::DispatchKey key, auto kernel) {
     handles->push_back(dispatcher.registerFallback(key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), "torch_pjrt"));

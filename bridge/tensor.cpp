@@ -15,6 +15,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/new_empty_strided_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -385,7 +386,16 @@ void record_stream(Tensor &, c10::Stream) {}  // one order of work: memory canno
 
 c10::Scalar local_scalar_dense(const Tensor &self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
-  return at::_local_scalar_dense(read_tensor(self));
+  if (!covers_storage(self) || math_bits(self)) return at::_local_scalar_dense(read_tensor(self));
+  alignas(16) char bytes[16];
+  read_bytes(self, bytes, self.itemsize());
+  switch (self.scalar_type()) {
+#define SCALAR(T, name) \
+  case ScalarType::name: return c10::load<T>(bytes);
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(SCALAR)
+#undef SCALAR
+    default: return at::_local_scalar_dense(at::from_blob(bytes, {}, self.options().device(c10::kCPU)));
+  }
 }
 
 bool equal(const Tensor &self, const Tensor &other) {

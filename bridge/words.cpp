@@ -8,29 +8,27 @@ namespace torch_pjrt {
 using at::Tensor;
 using c10::IValue;
 
-namespace {
-
-struct CallStack {
-  std::vector<std::unique_ptr<pj_call>> calls;
+struct Call::Frames {
+  std::vector<std::unique_ptr<Frame>> all;
   size_t depth = 0;
-  ~CallStack() {
+  ~Frames() {
     if (!in_bad_fork())
-      for (auto &call : calls) pj_call_destroy(call.get());
+      for (auto &frame : all) pj_call_destroy(&frame->call);
   }
 };
-thread_local CallStack t_calls;
 
-}  // namespace
+static thread_local Call::Frames t_frames;
 
-Call::Call(const pj_op *op) {
-  if (t_calls.depth == t_calls.calls.size()) t_calls.calls.push_back(std::make_unique<pj_call>());
-  call_ = t_calls.calls[t_calls.depth++].get();
-  call_->op = op;
+Call::Call(const pj_op *op) : frames_(t_frames) {
+  if (frames_.depth == frames_.all.size()) frames_.all.push_back(std::make_unique<Frame>());
+  frame_ = frames_.all[frames_.depth++].get();
+  frame_->call.op = op;
 }
 
 Call::~Call() {
-  pj_call_clear(call_);
-  --t_calls.depth;
+  pj_call_clear(&frame_->call);
+  frame_->stack.clear();
+  --frames_.depth;
 }
 
 void write_tensor(pj_call *call, const Tensor &tensor) {

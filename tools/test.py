@@ -2,7 +2,8 @@
 
     python tools/test.py [--only PART[,PART]] [--jobs N]
 
-Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, device (the Python tests), counts.
+Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, device (the Python tests), fused (the
+same with 8 ops a region), counts.
 """
 import argparse
 import ctypes
@@ -104,7 +105,7 @@ def sanitize(jobs):
     return ctest(thread, jobs, "-L", "^run$", TSAN_OPTIONS="halt_on_error=1") and good
 
 
-def device(jobs):
+def python_tests(jobs, *selection, **variables):
     """The Python tests, on the installed package."""
     import torch_pjrt
 
@@ -113,20 +114,29 @@ def device(jobs):
     if not reference.exists() and not build_core("core", jobs):
         return False
     plugin = next(iter(installed_plugins(library, "cpu").values()))
-    environment = dict(os.environ, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
+    environment = dict(os.environ, **variables, PJ_VIEW_REFERENCE=str(reference), PJ_LIBRARY=str(library), PJ_PLUGIN=plugin)
     pytest = [sys.executable, "-m", "pytest", "-q", "-rfEs"]
-    if run([*pytest, "-n", jobs, "--dist", "loadfile", "--durations=15", "tests"], env=environment):
+    if run([*pytest, "-n", jobs, "--dist", "loadfile", "--durations=15", *selection], env=environment):
         return True
     # Some tests send signals and wait for limits: what failed beside others is asked once more alone, and both runs are shown.
     print("once more, alone: what failed", flush=True)
-    return run([*pytest, "--last-failed", "--last-failed-no-failures", "none", "tests"], env=environment)
+    return run([*pytest, "--last-failed", "--last-failed-no-failures", "none", *selection], env=environment)
+
+
+def device(jobs):
+    return python_tests(jobs, "tests")
+
+
+def fused(jobs):
+    """The same with 8 ops a region: equal results, fewer executions (test_fused_eager.py counts them)."""
+    return python_tests(jobs, "-m", "not strict_eager", "tests/device", "tests/models", TORCH_PJRT_QUEUE="8")
 
 
 def counts(jobs):
     return run([sys.executable, "tools/loc.py", "--check"])
 
 
-PARTS = {"core": core, "sanitize": sanitize, "device": device, "counts": counts}
+PARTS = {"core": core, "sanitize": sanitize, "device": device, "fused": fused, "counts": counts}
 
 
 def main():

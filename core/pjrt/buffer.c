@@ -139,16 +139,29 @@ pj_status pj_buffer_to_host_async(pj_client *client, pj_buffer *buffer, void *da
   return transfer(client, buffer, rank, data, size, out_done);
 }
 
+static bool is_read_in_place(const pj_client *client, size_t size) {
+  return client->reads_in_place && size < READ_IN_PLACE_BELOW;
+}
+
+static pj_status read_in_place(pj_client *client, pj_buffer *buffer, void *data, size_t size) {
+  uintptr_t address;
+  PJ_TRY(pj_buffer_pointer(client, buffer, &address));
+  memcpy(data, (const void *)address, size);
+  return NULL;
+}
+
+pj_status pj_buffer_to_host_ready(pj_client *client, pj_buffer *buffer, void *data, size_t size) {
+  if (size && is_read_in_place(client, size)) return read_in_place(client, buffer, data, size);
+  return pj_buffer_to_host(client, buffer, data, size);
+}
+
 pj_status pj_buffer_to_host(pj_client *client, pj_buffer *buffer, void *data, size_t size) {
   int rank;
   PJ_TRY(check_readable(client, buffer, size, &rank));
   if (!size) return pj_buffer_wait(client, buffer);
-  if (client->reads_in_place && size < READ_IN_PLACE_BELOW) {
+  if (is_read_in_place(client, size)) {
     PJ_TRY(pj_buffer_wait(client, buffer));
-    uintptr_t address;
-    PJ_TRY(pj_buffer_pointer(client, buffer, &address));
-    memcpy(data, (const void *)address, size);
-    return NULL;
+    return read_in_place(client, buffer, data, size);
   }
   pj_event *done;
   PJ_TRY(transfer(client, buffer, rank, data, size, &done));

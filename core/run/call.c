@@ -3,9 +3,8 @@
 
 #include "run/internal.h"
 
-void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item) {
+void pj_grow(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item) {
   void **items = array;
-  if (*capacity - count >= more) return;
   uint32_t wanted = *capacity ? 2 * *capacity : 16;
   if (wanted - count < more) wanted = count + more;
   void *grown = realloc(*items, wanted * item);

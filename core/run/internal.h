@@ -42,7 +42,7 @@ struct pj_storage {
   pj_device *device;
   pj_value *value;                  // NULL: never written
   size_t nbytes;
-  _Atomic uint64_t token;           // 0: not asked for yet
+  _Atomic uint64_t token;           // 0: no bytes
   pj_storage *previous, *next;      // the runtime's storages
 };
 
@@ -57,6 +57,7 @@ struct pj_plan {
   pj_tensor_spec *results;
   uint32_t result_count;
   bool random;                      // its numbers differ each time
+  bool checks_indices;              // so it runs even if nobody wants its results
   bool compiled;
   const char *reason;               // why the key was new
 };
@@ -83,8 +84,8 @@ typedef struct pj_region {
   uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
   uint32_t calls;                   // ops since the last cut
   bool due;                         // complete: the thread of its last op waits to run it
-  bool random;
-  // Strict eager: what to put back when the op's program cannot be had.
+  bool random, checks_indices;
+  // What to put back when the program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
   uint32_t undo_count, undo_capacity;
 } pj_region;
@@ -180,14 +181,17 @@ static inline void pj_count(_Atomic uint64_t *counter, uint64_t n) {
 }
 
 // Room for `more` items after `count` in *array; aborts when host memory is exhausted (keys and queues cannot be half).
-void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item);
+void pj_grow(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item);
+static inline void pj_reserve(void *array, uint32_t count, uint32_t more, uint32_t *capacity, size_t item) {
+  if (*capacity - count < more) pj_grow(array, count, more, capacity, item);
+}
 
 // FAILED_PRECONDITION in a child after fork.
 pj_status pj_runtime_check(const pj_runtime *runtime);
 
-// A new queued value with one reference. The lock of `device` is held.
-pj_value *pj_value_create(pj_device *device, const pj_type *type);
-// The same with its buffer, which it takes over; counts the memory. The lock is held.
+// A new queued value with `refs` references. The lock of `device` is held.
+pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs);
+// A new value of one reference with its buffer, which it takes over; counts the memory. The lock is held.
 pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer);
 // Retains a value that was found in the list of live values, unless nobody holds it any more. The lock is held.
 bool pj_value_retain_live(pj_value *value);

@@ -119,6 +119,7 @@ static pj_status check(pj_plan *plan) {
   pj_program_spec spec = {.outputs = plan->outputs, .output_count = plan->result_count, .index_checks = true};
   pj_program_text text;
   PJ_TRY(pj_program_write(&plan->graph, &spec, &text));
+  plan->checks_indices = text.checked_count;
   pj_program_text_free(&text);
   return fill_results(plan);
 }

@@ -27,7 +27,7 @@ static void region_clear(pj_region *region) {
   for (uint32_t i = 0; i < region->output_count; ++i) pj_value_release(region->outputs[i]);
   region->key_count = region->queued_count = region->ref_count = region->input_count = region->output_count =
       region->float_count = region->int_count = region->calls = 0;
-  region->random = region->due = false;
+  region->random = region->checks_indices = region->due = false;
 }
 
 void pj_region_destroy(pj_region *region) {
@@ -61,9 +61,14 @@ static void put_ref(pj_region *region, uint32_t ref) {
   put_key(region, ref);
 }
 
-static uint32_t add_input(pj_region *region, pj_value *value) {
+// The ref of a value in the region, which takes the reference over: it is what keeps its inputs from being donated.
+static uint32_t take_operand(pj_region *region, pj_value *value) {
+  if (value->region == region->id) {
+    uint32_t ref = value->ref;
+    pj_value_release(value);  // the region holds it already
+    return ref;
+  }
   pj_reserve(&region->inputs, region->input_count, 1, &region->input_capacity, sizeof *region->inputs);
-  pj_value_retain(value);
   region->inputs[region->input_count] = value;
   value->region = region->id;
   return value->ref = 2 * region->input_count++;
@@ -82,10 +87,9 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
   region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count,
                                                             pthread_self()};
   put_key(region, plan->id);
-  for (uint32_t i = 0; i < call->operand_count; ++i) {
-    pj_value *v = call->operands[i];
-    put_ref(region, v->region == region->id ? v->ref : add_input(region, v));
-  }
+  // The call keeps no reference to its operands: it would keep them from being donated.
+  for (uint32_t i = 0; i < call->operand_count; ++i) put_ref(region, take_operand(region, call->operands[i]));
+  call->operand_count = 0;
   if (call->float_count) {
     pj_reserve(&region->floats, region->float_count, call->float_count, &region->float_capacity, sizeof *region->floats);
     memcpy(region->floats + region->float_count, call->floats, call->float_count * sizeof *call->floats);
@@ -97,20 +101,17 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
     region->int_count += call->int_count;
   }
   region->random = region->random || plan->random;
+  region->checks_indices = region->checks_indices || plan->checks_indices;
   pj_reserve(&region->outputs, region->output_count, plan->result_count, &region->output_capacity,
              sizeof *region->outputs);
   pj_reserve(&call->results, call->result_count, plan->result_count, &call->result_capacity, sizeof *call->results);
   for (uint32_t i = 0; i < plan->result_count; ++i) {
-    pj_value *v = pj_value_create(device, &plan->graph.values[plan->outputs[i]]);
+    pj_value *v = pj_value_create(device, &plan->graph.values[plan->outputs[i]], /*refs=*/2);
     v->region = region->id;
     v->ref = 2 * region->output_count + 1;
     region->outputs[region->output_count++] = v;
-    pj_value_retain(v);
     call->results[call->result_count++] = v;
   }
-  // The region holds the operands now: a reference of the call would keep them from being donated.
-  for (uint32_t i = 0; i < call->operand_count; ++i) pj_value_release(call->operands[i]);
-  call->operand_count = 0;
   return NULL;
 }
 
@@ -421,7 +422,7 @@ static pj_status run_region(pj_device *device, pj_region *region) {
   put_key(region, (uint64_t)atomic_load_explicit(&runtime->precision, memory_order_relaxed) << 8 |
                       (uint64_t)atomic_load_explicit(&runtime->index_mode, memory_order_relaxed));
   pj_status status = NULL;
-  if (o.live_count) {
+  if (o.live_count || (region->checks_indices && atomic_load(&runtime->index_mode) != PJ_INDEX_OFF)) {
     status = pj_device_reserve_memory(device, o.bytes);
     uint64_t hash = pj_hash_words(region->key, region->key_count);
     pj_program *program = pj_map_find(&device->programs, hash, region->key, region->key_count);

@@ -12,7 +12,12 @@ static void give(atomic_flag *flag) { atomic_flag_clear_explicit(flag, memory_or
 
 enum { TOKEN_ALIGNMENT = 512 };
 
-pj_storage *pj_storage_create_with(pj_device *device, pj_value *value) {
+static uint64_t new_token(pj_runtime *runtime, size_t nbytes) {
+  uint64_t span = ((uint64_t)nbytes + TOKEN_ALIGNMENT) / TOKEN_ALIGNMENT * TOKEN_ALIGNMENT;
+  return atomic_fetch_add_explicit(&runtime->next_token, span, memory_order_relaxed);
+}
+
+static pj_storage *create(pj_device *device, pj_value *value, size_t nbytes) {
   pj_storage *s = malloc(sizeof *s);
   if (!s) {
     fputs("torch-pjrt: out of host memory\n", stderr);
@@ -23,8 +28,8 @@ pj_storage *pj_storage_create_with(pj_device *device, pj_value *value) {
   s->busy = (atomic_flag)ATOMIC_FLAG_INIT;
   s->device = device;
   s->value = value;
-  s->nbytes = value ? value->bytes : 0;
-  atomic_init(&s->token, 0);
+  s->nbytes = nbytes;
+  atomic_init(&s->token, nbytes ? new_token(runtime, nbytes) : 0);
   take(&runtime->storages_busy);
   s->next = runtime->storages.next;
   s->previous = &runtime->storages;
@@ -34,16 +39,9 @@ pj_storage *pj_storage_create_with(pj_device *device, pj_value *value) {
   return s;
 }
 
-static uint64_t new_token(pj_runtime *runtime, size_t nbytes) {
-  uint64_t span = ((uint64_t)nbytes + TOKEN_ALIGNMENT) / TOKEN_ALIGNMENT * TOKEN_ALIGNMENT;
-  return atomic_fetch_add_explicit(&runtime->next_token, span, memory_order_relaxed);
-}
+pj_storage *pj_storage_create(pj_device *device, size_t nbytes) { return create(device, NULL, nbytes); }
 
-pj_storage *pj_storage_create(pj_device *device, size_t nbytes) {
-  pj_storage *s = pj_storage_create_with(device, NULL);
-  s->nbytes = nbytes;
-  return s;
-}
+pj_storage *pj_storage_create_with(pj_device *device, pj_value *value) { return create(device, value, value->bytes); }
 
 static void drop(pj_storage *s) {
   if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
@@ -57,7 +55,12 @@ void pj_storage_release(pj_storage *s) {
   s->previous->next = s->next;
   s->next->previous = s->previous;
   give(&runtime->storages_busy);
-  take(&s->busy);
+  if (atomic_load_explicit(&s->refs, memory_order_acquire) == 1) {
+    pj_value_release(s->value);
+    free(s);
+    return;
+  }
+  take(&s->busy);  // an undo record has it too
   pj_value *value = s->value;
   s->value = NULL;
   give(&s->busy);
@@ -69,12 +72,7 @@ pj_device *pj_storage_device(const pj_storage *s) { return s->device; }
 size_t pj_storage_nbytes(const pj_storage *s) { return s->nbytes; }
 
 uint64_t pj_storage_token(const pj_storage *storage) {
-  pj_storage *s = (pj_storage *)storage;
-  if (!s->nbytes) return 0;
-  take(&s->busy);
-  if (!s->token) s->token = new_token(s->device->runtime, s->nbytes);
-  give(&s->busy);
-  return s->token;
+  return atomic_load_explicit(&storage->token, memory_order_relaxed);
 }
 
 pj_storage *pj_storage_find(pj_runtime *runtime, uint64_t address, size_t *out_offset) {
@@ -118,15 +116,11 @@ bool pj_storage_set_first(pj_storage *s, pj_value *value) {
   return first;
 }
 
-// Replaces the value as part of an op. In strict eager the region remembers the old one, which comes back if the op's
-// program cannot be had. Old values that the region reads are remembered without a reference of their own, so that they
-// can be donated. Another thread may have run the op's program already: then its error is told here.
+// Replaces the value as part of an op. The region remembers the old one, which comes back if its program cannot be had.
+// Old values that the region reads or makes are remembered without a reference of their own, so that they can be donated
+// and need not be computed. Another thread may have run the op's program already: then its error is told here.
 static pj_status set_undoable(pj_storage *s, pj_value *value) {
   pj_device *device = s->device;
-  if (atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) > 1) {
-    pj_storage_set(s, value);
-    return NULL;
-  }
   pthread_mutex_lock(&device->lock);
   pj_device_wait_until_idle(device);
   if (value->error) {
@@ -144,7 +138,7 @@ static pj_status set_undoable(pj_storage *s, pj_value *value) {
   if (region->queued_count) {
     pj_reserve(&region->undo, region->undo_count, 1, &region->undo_capacity, sizeof *region->undo);
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    bool borrowed = old && old->region == region->id && !(old->ref & 1);  // the region's inputs hold it
+    bool borrowed = old && old->region == region->id;  // the region holds it
     region->undo[region->undo_count++] = (struct pj_undo){s, old, value, borrowed};
     if (!borrowed) old = NULL;  // its reference moves to the record
   }
@@ -299,7 +293,8 @@ pj_status pj_storage_resize(pj_storage *s, size_t nbytes) {
   pj_value_release(old);
   take(&s->busy);
   s->nbytes = status ? old_nbytes : nbytes;
-  if (!status) s->token = 0;  // another size is another address, as it is on CPU
+  // Another size is another address, as it is on CPU.
+  if (!status) s->token = nbytes ? new_token(s->device->runtime, nbytes) : 0;
   give(&s->busy);
   return status;
 }

@@ -93,14 +93,16 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
   pj_count(&runtime->counters.bytes_to_host, value->bytes);
   if (value->bytes) {
     // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
-    bool long_wait = value->bytes > 65536 || !pj_buffer_is_ready(runtime->client, value->buffer);
+    bool ready = value->ready || pj_buffer_is_ready(runtime->client, value->buffer);
+    bool long_wait = value->bytes > 65536 || !ready;
     void *token = long_wait ? block(runtime) : NULL;
     if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
-    if (!status) status = pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
+    if (!status) status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, data, value->bytes)
+                                       : pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
     if (long_wait) unblock(runtime, token);
     PJ_TRY(keep_error(device, value, status));
   }
-  value->ready = true;
+  atomic_store_explicit(&value->ready, true, memory_order_release);
   if (!checks) return NULL;
   pthread_mutex_lock(&device->lock);
   status = pj_device_check_indices(device, true);

@@ -5,13 +5,13 @@
 
 #include "run/internal.h"
 
-pj_value *pj_value_create(pj_device *device, const pj_type *type) {
+pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs) {
   pj_value *v = malloc(sizeof *v + sizeof *v->type);
   if (!v) {
     fputs("torch-pjrt: out of host memory\n", stderr);
     abort();
   }
-  atomic_init(&v->refs, 1);
+  atomic_init(&v->refs, refs);
   v->device = device;
   v->type = (pj_type *)(v + 1);
   memcpy(v->type, type, offsetof(pj_type, dims) + (size_t)type->rank * sizeof type->dims[0]);
@@ -58,7 +58,7 @@ void pj_value_free_buffer(pj_value *v) {
 }
 
 pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer) {
-  pj_value *v = pj_value_create(device, type);
+  pj_value *v = pj_value_create(device, type, 1);
   pj_value_set_buffer(v, buffer);
   return v;
 }

@@ -38,6 +38,7 @@ def test_counters_have_their_names_and_start_again_at_zero():
     (lambda x: x.repeat(200, 200).mul_(2), dict(executions=2, donations=1)),
     (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
     (lambda x: x * 3.5, dict(executions=1, bytes_to_device=0))])
+@pytest.mark.strict_eager
 def test_work_is_counted(work, counts):
     x = torch.ones(4, 6).to("tpu")
     work(x)
@@ -45,6 +46,7 @@ def test_work_is_counted(work, counts):
     assert {name: found[name] for name in counts} == counts
 
 
+@pytest.mark.strict_eager
 def test_every_program_is_a_row_with_the_callers_line():
     torch.tpu.synchronize()
     seen = len(torch.tpu.explain())
@@ -95,6 +97,7 @@ def test_the_fallback_mode_is_undone_at_the_end_of_its_context():
             torch.tpu.set_fallback(mode)
 
 
+@pytest.mark.strict_eager
 def test_the_eager_mode_is_told_and_a_wrong_one_refused():
     assert torch.tpu.get_eager_mode() == "strict"
     try:

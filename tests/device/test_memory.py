@@ -157,3 +157,33 @@ def test_a_limit_turns_into_an_out_of_memory_error(base):
     finally:
         torch.tpu.set_per_process_memory_fraction(1.0)
     same((x + 1)[0, :1], torch.tensor([2.0]))
+
+
+def test_an_op_gives_its_arguments_back_however_it_ends(base):
+    a, b = torch.eye(64, device="tpu"), torch.ones(64, 64, device="tpu")
+    holders = a._use_count(), b._use_count()
+
+    def refused():
+        with pytest.raises(RuntimeError, match="broadcast"):
+            a + torch.ones(3, device="tpu")
+
+    def refused_in_place():
+        with pytest.raises(RuntimeError, match="in-place"):
+            torch.ones(64, 64, dtype=torch.int32, device="tpu").add_(b)
+
+    def on_the_cpu():
+        with torch.tpu.set_fallback("silent"):
+            torch.linalg.eigvals(a)
+        assert torch.tpu.fallbacks()
+
+    def in_place():
+        assert a.add_(b).sub_(b) is a
+
+    for way in (lambda: a + b, in_place, lambda: torch.relu(a), refused, refused_in_place, on_the_cpu):
+        for _ in range(3):
+            way()
+        assert (a._use_count(), b._use_count()) == holders, way
+    assert torch.equal(a.cpu(), torch.eye(64))
+    del a, b
+    gc.collect()
+    assert used(base) <= KIB

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from child import run
 from compare import counted, same
 
+pytestmark = pytest.mark.strict_eager  # a region is a program of its own (test_fused_eager.py)
+
 
 @pytest.mark.parametrize("op", [
     lambda x, k: x * k, lambda x, k: x + k, lambda x, k: k - x, lambda x, k: x / k, lambda x, k: x > k,

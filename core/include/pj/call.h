@@ -54,7 +54,7 @@ typedef struct pj_call {
   pj_value **operands;  // retained; one per TENSOR argument, in order
   double *floats;       // values of F64 (one) and C128 (two) numbers, in order
   int64_t *ints;        // values of PRED and S64 numbers, in order
-  pj_value **results;   // filled by pj_submit, owned by the caller until pj_call_clear
+  pj_value **results;   // filled by pj_submit, owned by the caller until pj_call_clear; one that is taken becomes NULL
   uint32_t word_count, operand_count, float_count, int_count, result_count;
   uint32_t word_capacity, operand_capacity, float_capacity, int_capacity, result_capacity;
   bool writes_base;     // result 0 is the new base of argument 0 (ops with PJ_OP_WRITES, called in place through a view)

@@ -106,6 +106,10 @@ PJ_EXPORT pj_status pj_buffer_from_host(pj_client *client, int device, const voi
 // place, without a transfer.
 PJ_EXPORT pj_status pj_buffer_to_host(pj_client *client, pj_buffer *buffer, void *data, size_t size);
 
+// The same of a buffer that is known to be computed, neither failed nor donated, and to have `size` bytes: what is read in
+// place is read without asking the plugin for its state.
+PJ_EXPORT pj_status pj_buffer_to_host_ready(pj_client *client, pj_buffer *buffer, void *data, size_t size);
+
 // The same without waiting: `data` is filled when `*out_done` fires.
 PJ_EXPORT pj_status pj_buffer_to_host_async(pj_client *client, pj_buffer *buffer, void *data, size_t size,
                                             pj_event **out_done);

@@ -398,6 +398,10 @@ static void small_buffers_of_a_cpu_plugin_are_read_in_place(void) {
   CHECK(holds(buffer, 1, 1));
   bool in_place = !strcmp(pj_client_platform(client), "cpu");
   CHECK(fake->counts().to_host - before.to_host == (in_place ? 0 : 1));
+  float values[4] = {0};
+  CHECK_OK(pj_buffer_to_host_ready(client, buffer, values, sizeof values));
+  CHECK(values[0] == 1 && values[3] == 4);
+  CHECK(fake->counts().to_host - before.to_host == (in_place ? 0 : 2));
   pj_buffer_destroy(client, buffer);
 }
 
