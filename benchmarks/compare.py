@@ -2,7 +2,8 @@
 
     python benchmarks/compare.py [--rounds 9] [--case NAME] [--clock wall|cpu] [--out out/benchmark.json]
 
-Each contender is a process of its own that waits while the others are measured: torch-pjrt, PyTorch on the CPU, JAX on the
+Each contender is a process of its own that waits while the others are measured: torch-pjrt (ours: strict eager; fused: 64 ops a
+region), PyTorch on the CPU, JAX on the
 same plugin file, and a C loop over the plugin (raw). A round asks every contender of a case in turn; a ratio is the median
 over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file. On a machine
 that others use too, `--clock cpu` compares CPU seconds of all threads: right for add and item, which run on one.
@@ -21,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 
 # Case -> what it measures, its contenders, and the bounds that the project holds itself to: (ours over whom, at most).
 CASES = {
-    "add": ("us per `a + b` of 9 floats, chained", ["ours", "torch", "jax", "raw"], [("jax", 0.5), ("raw", 1.4)]),
+    "add": ("us per `a + b` of 9 floats, chained", ["ours", "fused", "torch", "jax", "raw"], [("jax", 0.5), ("raw", 1.4)]),
     "to_device": ("ms for .to of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
     "to_host": ("ms for .cpu of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
     "item": ("us for .item() of a ready scalar", ["ours", "torch", "jax", "raw"], [("raw", 3.0)]),
@@ -42,9 +43,11 @@ class Contender:
 
     def __init__(self, name, plugin):
         environment = dict(os.environ, TORCH_PJRT_PLUGIN=str(plugin))
+        if name == "fused":
+            environment["TORCH_PJRT_QUEUE"] = "64"
         if name == "jax":
             environment.update(PJRT_NAMES_AND_LIBRARY_PATHS=f"peer:{plugin}", JAX_PLATFORMS="peer", TF_CPP_MIN_LOG_LEVEL="3")
-        command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", name]
+        command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", {"fused": "ours"}.get(name, name)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                         env=environment)
         self.version = self.process.stdout.readline().strip()

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
+#include <torch/library.h>
 
 #include "bridge.h"
 
@@ -18,6 +19,9 @@ int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const a
   bool can = sizes && types && dropout == 0 && at::globalContext().userEnabledOverrideableSDP();
   return static_cast<int64_t>(can ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
+
+// The same question asked from Python; scaled_dot_product_attention itself asks the stub.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_fused_sdp_choice", choose_attention); }
 
 }  // namespace torch_pjrt
 

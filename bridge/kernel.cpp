@@ -154,6 +154,7 @@ bool try_masked_fill(Run &run) {
   if (run.op.name != "aten::index_put_" || run.argument(3).toBool()) return false;
   const Tensor self = run.argument(0).toTensor(), value = run.argument(2).toTensor();
   if (value.numel() != 1 || value.scalar_type() != self.scalar_type()) return false;
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) return false;
   Tensor mask;
   int64_t before = 0, position = 0;
   for (const IValue &element : run.argument(1).toListRef()) {
@@ -235,27 +236,6 @@ bool for_another_device(Run &run) {
   run.index = device.toDevice().index() == -1 ? current_device() : device.toDevice().index();
   device_at(run.index);  // throws where there is none
   return false;
-}
-
-// Results are computed from values as they were, so overlap could do no harm here; but a program that PyTorch refuses on the
-// CPU is refused here too.
-void check_overlap(Run &run) {
-  const Mutation *mutation = run.op.mutation;
-  for (int w = 0; w < mutation->write_count; ++w) {
-    auto written = static_cast<size_t>(mutation->writes[w].argument);
-    if (!run.argument(written).isTensor()) continue;
-    const Tensor &target = run.argument(written).toTensor();
-    if (!target.defined() || !target.has_storage()) continue;
-    at::assert_no_internal_overlap(target);
-    for (const Argument &argument : run.op.arguments) {
-      if (argument.kind != Kind::kTensor || argument.source < 0 || argument.source == static_cast<int>(written)) continue;
-      const IValue &value = run.argument(static_cast<size_t>(argument.source));
-      if (!value.isTensor()) continue;
-      const Tensor &other = value.toTensor();
-      if (other.defined() && other.has_storage() && other.storage().is_alias_of(target.storage()))
-        at::assert_no_partial_overlap(target, other);
-    }
-  }
 }
 
 void run_composite(Run &run) {
@@ -351,6 +331,9 @@ void store_results(Run &run, pj_call *call, const pj_plan *plan, const Groups &f
   } else {
     for_each_write(run, first, [&](const Tensor &target, size_t result) {
       const pj_tensor_spec *spec = pj_plan_result(plan, result);
+      if (run.op.flags & kDynamic)  // nonzero, masked_select: no meta kernel has asked
+        TORCH_CHECK(to_torch(spec->dtype) == target.scalar_type(), "Expected out tensor to have dtype ", to_torch(spec->dtype),
+                    ", but got ", target.scalar_type(), " instead");
       if (run.op.mutation->kind == Mutation::kOut) resize_out(target, spec);
       size_t bytes;
       pj_storage *storage = storage_of(*target.storage().unsafeGetStorageImpl(), &bytes);
@@ -426,6 +409,7 @@ void run_op(Run &run) {
     run_on_cpu(op, &run.stack);
     return;
   }
+  if (C10_UNLIKELY(op.overlap.may_share) && run.mutates && run_shared_write(run)) return;
   if (op.indices) {
     if (try_masked_fill(run)) return;
     prepare_indices(run);

@@ -41,6 +41,7 @@ struct Argument {
   Kind kind;
   int16_t source;   // argument of the overload; -1: None; Mutation::kOutDtype
   bool constant;    // a number that is part of the key
+  bool special;     // a number that is where pj_number_is_special
   bool shape_only;  // a tensor of which only dtype and sizes are
   bool number;      // a 0-d CPU tensor may stand here
   // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are
@@ -60,6 +61,12 @@ struct NumberRule {
   const char *op;
   size_t argument;
   Demand demand;
+};
+
+// What an op asks of memory that its written arguments share.
+struct OverlapRule {
+  bool may_share = false;  // elements of the target may share their memory
+  uint32_t apart = 0;      // bits of the twin's arguments that may have none of the target's memory
 };
 
 struct Op {
@@ -86,6 +93,7 @@ struct Op {
   bool range = false;                // arange: its numbers say its length
 
   const NumberRule *number_rule = nullptr;
+  OverlapRule overlap;
 
   const std::string &twin_name() const { return twin_name_; }
   const pj_op *twin = nullptr;   // the functional overload: itself, if it does not mutate
@@ -169,6 +177,22 @@ class Writer {
 
 const NumberRule *find_number_rule(const std::string &name);  // of an overload; nullptr: it takes any number
 void check_numbers(Run &run);  // of an op with a rule; throws what the CPU throws
+
+// ---- overlap.cpp ----------------------------------------------------------------------------------------------------
+
+OverlapRule find_overlap_rule(const std::string &name);  // of an overload
+void check_overlap(Run &run);                            // of a run that writes; throws what the CPU throws
+// Runs an op whose target's elements share memory, where writing the last of them is not what the op means.
+bool run_shared_write(Run &run);
+
+// ---- dtypes.cpp -----------------------------------------------------------------------------------------------------
+
+enum class WrittenTypes { kAny, kCast, kExact };  // what a written argument's type must be able to do with the result's
+void check_same_types(Run &run);                  // throws for arguments of different types where the op wants one
+WrittenTypes written_types(const Run &run);
+// `arguments` of the overload against the `results` of its twin.
+void check_written_types(Run &run, const std::vector<c10::IValue> &arguments, const torch::jit::Stack &results,
+                         WrittenTypes demand);
 
 // ---- meta.cpp -------------------------------------------------------------------------------------------------------
 

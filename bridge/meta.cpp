@@ -93,23 +93,15 @@ bool ask(const c10::OperatorHandle &op, Stack *stack) {
   }
 }
 
-// Whether the target's type can hold what a pointwise op computes: the in-place meta kernels of torch 2.13 do not ask.
+// Whether the target's type takes what the op computes: in-place and out= meta kernels of torch 2.13 seldom ask.
 void check_cast(Run &run, const std::vector<IValue> &arguments) {
+  WrittenTypes demand = written_types(run);
+  if (demand == WrittenTypes::kAny) return;
   const Mutation *mutation = run.op.mutation;
-  if (!run.mutates || mutation->kind == Mutation::kHidden) return;
-  Op *twin = find_op(run.op.twin_name());
-  if (!twin || !twin->handle.hasTag(at::Tag::pointwise)) return;
   Stack stack;
   for (int i = 0; i < mutation->input_count; ++i)
     stack.push_back(mutation->inputs[i] < 0 ? IValue() : arguments[static_cast<size_t>(mutation->inputs[i])]);
-  if (!ask(twin->handle, &stack)) return;
-  for (int w = 0; w < mutation->write_count; ++w) {
-    const IValue &target = arguments[static_cast<size_t>(mutation->writes[w].argument)];
-    const IValue &result = stack[static_cast<size_t>(mutation->writes[w].result)];
-    if (!target.isTensor() || !result.isTensor()) continue;
-    ScalarType from = result.toTensor().scalar_type(), to = target.toTensor().scalar_type();
-    TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
-  }
+  if (ask(find_op(run.op.twin_name())->handle, &stack)) check_written_types(run, arguments, stack, demand);
 }
 
 // Asks for this run. `arguments` become meta tensors (outputs are resized), `results` what is returned.
@@ -242,6 +234,7 @@ bool only_writes(const Run &run) {
 std::optional<Meta> run_meta(Run &run) {
   Stack results;
   std::vector<IValue> arguments;
+  check_same_types(run);
   if (!call_meta(run, &results, &arguments)) {
     // Of an op that only writes into its arguments, these say what the results are.
     if (!only_writes(run)) return std::nullopt;

@@ -10,7 +10,7 @@ using c10::IValue;
 using c10::Scalar;
 using c10::ScalarType;
 
-enum class NumberRule::Demand { kNotNegative, kPositive, kProbability, kOpenProbability, kNotAbove, kFits };
+enum class NumberRule::Demand { kNotNegative, kPositive, kProbability, kOpenProbability, kNotAbove, kFits, kIntegerPower };
 
 namespace {
 
@@ -37,6 +37,11 @@ const NumberRule kRules[] = {
     {"aten::uniform_", 1, Demand::kNotAbove},
     {"aten::rrelu_with_noise", 2, Demand::kNotAbove},
     {"aten::rrelu_with_noise_", 2, Demand::kNotAbove},
+    {"aten::pow.Tensor_Scalar", 1, Demand::kIntegerPower},
+    {"aten::pow.Tensor_Scalar_out", 1, Demand::kIntegerPower},
+    {"aten::pow_.Scalar", 1, Demand::kIntegerPower},
+    {"aten::_foreach_pow.Scalar", 1, Demand::kIntegerPower},
+    {"aten::_foreach_pow_.Scalar", 1, Demand::kIntegerPower},
     {"aten::full", 1, Demand::kFits},
     {"aten::full_like", 1, Demand::kFits},
     {"aten::fill.Scalar", 1, Demand::kFits},
@@ -65,6 +70,16 @@ void check_fits(const Scalar &number, ScalarType type) {
   }
 }
 
+void check_power(Run &run, const Scalar &exponent) {
+  if (!exponent.isIntegral(/*includeBool=*/true) || exponent.toLong() >= 0) return;
+  auto check = [](const at::Tensor &base) {
+    TORCH_CHECK(!c10::isIntegralType(base.scalar_type(), /*includeBool=*/true),
+                "Integers to negative integer powers are not allowed.");
+  };
+  if (run.argument(0).isTensor()) return check(run.argument(0).toTensor());
+  for (const at::Tensor &base : run.argument(0).toTensorVector()) check(base);
+}
+
 }  // namespace
 
 const NumberRule *find_number_rule(const std::string &name) {
@@ -82,6 +97,7 @@ void check_numbers(Run &run) {
     if (auto type = target_type(run)) check_fits(number, *type);
     return;
   }
+  if (rule.demand == Demand::kIntegerPower) return check_power(run, number);
   const auto &arguments = run.op.handle.schema().arguments();
   double x = number.toDouble();
   auto demand = [&](bool met, const char *what) {
@@ -98,7 +114,8 @@ void check_numbers(Run &run) {
                   arguments[rule.argument + 1].name(), ", but found ", x, " > ", bound);
       return;
     }
-    case Demand::kFits: return;
+    case Demand::kFits:
+    case Demand::kIntegerPower: return;
   }
 }
 

@@ -33,6 +33,10 @@ using c10::DeviceIndex;
 using c10::ScalarType;
 using Dims = c10::SmallVector<int64_t, PJ_MAX_RANK>;
 
+// A view of a storage of up to so many bytes is read by reading the storage: cheaper than compiling, for each view that is
+// read, a program that makes it dense.
+constexpr size_t kSmallStorage = 64 * 1024;
+
 pj_device *core_device(const Tensor &tensor) { return device_at(tensor.device().index()); }
 
 // Sizes of the dense array that holds a dense tensor: its dimensions from the slowest to the fastest in memory. Dimensions
@@ -460,6 +464,16 @@ Tensor read_tensor(const Tensor &tensor) {
     Tensor host = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
     read_bytes(tensor, host.mutable_data_ptr(), host.nbytes());
     return host;
+  }
+  size_t offset = 0;
+  if (tensor.numel()) storage_of(*tensor.storage().unsafeGetStorageImpl(), &offset);
+  if (tensor.numel() && !offset && !math_bits(tensor) && tensor.storage().nbytes() <= kSmallStorage) {
+    auto count = static_cast<int64_t>(tensor.storage().nbytes());
+    Tensor bytes = at::empty({count}, tensor.options().dtype(c10::kByte).device(c10::kCPU));
+    read_bytes(tensor, bytes.mutable_data_ptr(), static_cast<size_t>(count));
+    Tensor view = at::empty({0}, tensor.options().device(c10::kCPU));
+    view.set_(bytes.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+    return at::empty_strided(view.sizes(), dense_strides(tensor), view.options()).copy_(view);
   }
   Tensor dense = device_copy(tensor, tensor.scalar_type(), dense_strides(tensor));
   Tensor host = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(c10::kCPU));

@@ -91,6 +91,12 @@ static bool is_usual(const Argument &argument, const c10::IValue &value) {
   return value.isDouble() && argument.usual->isDouble() && value.toDouble() == argument.usual->toDouble();
 }
 
+static bool is_special(const Argument &argument, const c10::IValue &value) {
+  if (!argument.special) return false;
+  c10::Scalar number = value.toScalar();
+  return number.isBoolean() || (!number.isComplex() && pj_number_is_special(number.toDouble()));
+}
+
 void Writer::scalar(const c10::Scalar &value, bool constant) {
   if (!constant || value.isComplex()) {
     number(value, number_dtype(value), PJ_WEIGHT_PYTHON);
@@ -158,7 +164,7 @@ void Writer::write(const Argument &argument, const IValue &value) {
       }
       break;
     }
-    case Kind::kNumber: scalar(value.toScalar(), argument.constant || is_usual(argument, value)); break;
+    case Kind::kNumber: scalar(value.toScalar(), argument.constant || is_usual(argument, value) || is_special(argument, value)); break;
     case Kind::kNumbers: {
       auto list = value.toListRef();
       pj_call_numbers(call_, static_cast<uint32_t>(list.size()));

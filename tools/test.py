@@ -6,13 +6,14 @@ Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize
 same with 8 ops a region), counts.
 """
 import argparse
-import ctypes
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from xml.etree import ElementTree
+
+from plugins import installed_plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -27,24 +28,6 @@ def tool(name):
     """cmake, ctest or ninja: the venv's, or the machine's."""
     beside = Path(sys.executable).parent / name
     return beside if beside.exists() else name
-
-
-def installed_plugins(library, platform):
-    """Files of the plugins for `platform` that are installed in this Python, by name, from the core's own table."""
-    class Known(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_char_p) for name in ("name", "package", "file", "platform")]
-
-    core = ctypes.CDLL(str(library))
-    core.pj_known_plugins.restype = ctypes.POINTER(Known)
-    count = ctypes.c_size_t()
-    table = core.pj_known_plugins(ctypes.byref(count))
-    found = {}
-    for known in table[:count.value]:
-        files = [Path(folder) / known.file.decode() for folder in sys.path]
-        file = next((f for f in files if f.is_file()), None)
-        if file and known.platform.decode() == platform:
-            found[known.name.decode()] = str(file)
-    return found
 
 
 def official_header():

@@ -1,13 +1,43 @@
 // Ops of our own: what eager needs between PyTorch's ops.
+#include <string.h>
+
 #include "ops/lowering.h"
 
 // pj::copy(Tensor self): the elements of the view, in the memory order of the result.
 static void lower_copy(pj_lowering *l) { pj_return(l, 0, pj_tensor(l, 0)); }
 
+// Where elements of the view share memory, the last of them in row-major order is what a loop leaves: each place of the base
+// takes the element of the greatest number that is written there. A pass over the base, for views that are rarely written.
+static hlo_value write_last(hlo *h, const pj_target *target, hlo_value source) {
+  const pj_view *view = &target->view;
+  hlo_value base = target->base;
+  pj_type old = {.dtype = base.dtype, .rank = base.rank}, flat = {.dtype = view->dtype, .rank = 1};
+  memcpy(old.dims, base.dims, sizeof old.dims);
+  flat.dims[0] = (int64_t)(pj_type_bytes(&old) / pj_dtype_size(view->dtype));
+  hlo_value start = target->start.id < 0 ? hlo_constant_int(h, PJ_S64, view->offset) : target->start;
+  hlo_value places = hlo_broadcast_to(h, start, view->rank, view->sizes);
+  for (int d = 0; d < view->rank; ++d)
+    places = hlo_add(h, places, hlo_mul(h, hlo_iota(h, PJ_S64, view->rank, view->sizes, d),
+                                        hlo_constant_int(h, PJ_S64, view->strides[d])));
+  int64_t count = hlo_size(places);
+  hlo_value numbers = hlo_iota(h, PJ_S64, 1, &count, 0);
+  hlo_scatter_spec spec = {.inserted_count = 1, .scatter_count = 1, .index_vector_dim = 1};
+  places = hlo_reshape(h, places, 2, (int64_t[]){count, 1});
+  hlo_value last = hlo_scatter(h, HLO_MAX, hlo_full(h, PJ_S64, 1, flat.dims, -1), places, numbers, &spec);
+  hlo_value none = hlo_constant_int(h, PJ_S64, 0);
+  if (view->conj) source = hlo_conj(h, source);
+  if (view->neg) source = hlo_neg(h, source);
+  hlo_value written = hlo_take(h, hlo_reshape(h, source, 1, &count), hlo_max(h, last, none), 0);
+  return pj_view_as_type(h, hlo_select(h, hlo_ge(h, last, none), written, pj_view_as_type(h, base, &flat)), &old);
+}
+
 // pj::write(Tensor(a!) self, Tensor source): the base of self after source was written through the view.
 static void lower_write(pj_lowering *l) {
   pj_target target = pj_target_of(l);
-  pj_return_target(l, pj_target_write(l, &target, pj_tensor(l, 1)));
+  if (hlo_failed(l->h)) return;
+  hlo_value source = pj_tensor(l, 1);
+  bool shared = pj_view_overlaps_itself(&target.view);
+  pj_return_target(l, shared ? write_last(l->h, &target, source) : pj_target_write(l, &target, source));
 }
 
 // pj::zeros(): what a storage that was never written reads as.

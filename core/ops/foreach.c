@@ -59,8 +59,9 @@ static void with_alpha(pj_lowering *l, pj_binary formula) {
 UNARY_OPS(DEFINE_UNARY)
 BINARY_OPS(DEFINE_BINARY)
 
-// aten::_foreach_pow.Scalar(self, exponent): the exponent is part of the program.
+// aten::_foreach_pow.Scalar(self, exponent): special exponents are part of the program.
 static void lower_pow_scalar(pj_lowering *l) {
+  if (pj_kind(l, 1) == PJ_ARG_NUMBER) return binary(l, pj_pow);
   for (int i = 0; i < pj_result_count(l); ++i)
     pj_return(l, i, pj_pow_constant(l->h, element(l, 0, i, pj_result_math(l, i)), pj_float(l, 1)));
 }
@@ -199,7 +200,7 @@ PJ_LOWERINGS(foreach_lowerings) = {
     {"aten::_foreach_mul.Tensor", lower_mul},
     {"aten::_foreach_div.Tensor", lower_div},
     {"aten::_foreach_pow.List", lower_pow},
-    {"aten::_foreach_pow.Scalar", lower_pow_scalar, .statics = PJ_STATIC(1)},
+    {"aten::_foreach_pow.Scalar", lower_pow_scalar, .specials = PJ_STATIC(1)},
     {"aten::_foreach_pow.ScalarList", lower_pow},
     {"aten::_foreach_pow.ScalarAndTensor", lower_pow},
     {"aten::_foreach_addcmul.Scalar", lower_addcmul},

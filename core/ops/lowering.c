@@ -1,5 +1,6 @@
 #include "ops/lowering.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -92,7 +93,8 @@ hlo_value pj_number(pj_lowering *l, int i, pj_dtype dtype) {
     case PJ_ARG_BOOL:
       return pj_dtype_is_integer(dtype) ? hlo_constant_int(l->h, dtype, a->integer)
                                         : hlo_constant(l->h, dtype, (double)a->integer);
-    case PJ_ARG_FLOAT: return hlo_constant(l->h, dtype, a->number);
+    case PJ_ARG_FLOAT:  // integers truncate, as a run-time number's conversion does
+      return hlo_constant(l->h, dtype, pj_dtype_is_integer(dtype) ? trunc(a->number) : a->number);
     default: return wrong_kind(l, i, "number");
   }
 }

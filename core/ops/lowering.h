@@ -84,7 +84,10 @@ enum {
   PJ_OP_STORAGE = 8,  // counts in the storage of argument 0, so where its view starts is part of the program
 };
 
-// Bits of number arguments whose value is part of the program (exponents, sizes) instead of a run-time input.
+// Bits of number arguments whose value is part of the program instead of a run-time input. `statics`: every value is. That is
+// for numbers that choose the formula (the order of a norm or distance), that the lowering must check (a histogram's range), or
+// that only say a result's size (arange). `specials`: only the values of pj_number_is_special are, for which the program is
+// faster or exact (x^2, x^0.5, 0 * self); a loop over others finds its program again.
 #define PJ_STATIC(i) (1u << (i))
 // Bits of tensor arguments of which only the shape matters (fill, zeros_like, normal_): the value is not even computed.
 #define PJ_SHAPE_ONLY(i) (1u << (i))
@@ -99,6 +102,7 @@ typedef struct pj_lowering_entry {
   uint32_t statics;
   uint32_t shape_only;
   uint32_t starts;
+  uint32_t specials;
 } pj_lowering_entry;
 
 // One table a file, ended by {0}; every table is listed in ops/table.c.

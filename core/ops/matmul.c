@@ -40,8 +40,8 @@ static bool is_constant(pj_lowering *l, int argument, double value) {
   return pj_kind(l, argument) != PJ_ARG_NUMBER && pj_float(l, argument) == value;
 }
 
-// beta * self + alpha * product, where beta = 0 ignores self, NaN too. beta and alpha are static: 0 and 1 change the
-// program, and 1 is what every linear layer passes.
+// beta * self + alpha * product, where beta = 0 ignores self, NaN too. 0 and 1 are part of the program: 0 makes it
+// another, and 1 is what every linear layer passes.
 static hlo_value blend(pj_lowering *l, hlo_value self, int beta, hlo_value product, int alpha) {
   hlo *h = l->h;
   if (!is_constant(l, alpha, 1)) product = hlo_mul(h, product, pj_number(l, alpha, product.dtype));
@@ -160,13 +160,13 @@ PJ_LOWERINGS(matmul_lowerings) = {
     {"aten::mv", lower_mv},
     {"aten::dot", lower_mv},
     {"aten::vdot", lower_vdot},
-    {"aten::addmm", lower_addmm, .statics = BETA_ALPHA},
-    {"aten::baddbmm", lower_addmm, .statics = BETA_ALPHA},
-    {"aten::addmm.dtype", lower_addmm_dtype, .statics = PJ_STATIC(4) | PJ_STATIC(5)},
-    {"aten::baddbmm.dtype", lower_addmm_dtype, .statics = PJ_STATIC(4) | PJ_STATIC(5)},
-    {"aten::addmv", lower_addmv, .statics = BETA_ALPHA},
-    {"aten::addbmm", lower_addbmm, .statics = BETA_ALPHA},
-    {"aten::addr", lower_addr, .statics = BETA_ALPHA},
+    {"aten::addmm", lower_addmm, .specials = BETA_ALPHA},
+    {"aten::baddbmm", lower_addmm, .specials = BETA_ALPHA},
+    {"aten::addmm.dtype", lower_addmm_dtype, .specials = PJ_STATIC(4) | PJ_STATIC(5)},
+    {"aten::baddbmm.dtype", lower_addmm_dtype, .specials = PJ_STATIC(4) | PJ_STATIC(5)},
+    {"aten::addmv", lower_addmv, .specials = BETA_ALPHA},
+    {"aten::addbmm", lower_addbmm, .specials = BETA_ALPHA},
+    {"aten::addr", lower_addr, .specials = BETA_ALPHA},
     {"aten::_trilinear", lower_trilinear},
     {"aten::_int_mm", lower_int_mm},
     {"aten::_weight_int8pack_mm", lower_int8_mm},

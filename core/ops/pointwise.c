@@ -144,7 +144,7 @@ static void lower_div_mode(pj_lowering *l) {
   binary(l, hlo_div);
 }
 
-// aten::pow.Tensor_Scalar(self, exponent): the exponent is part of the program.
+// aten::pow.Tensor_Scalar(self, exponent): special exponents are part of the program.
 static void lower_pow_scalar(pj_lowering *l) {
   hlo_value x = pj_as(l, 0, pj_result_math(l, 0));
   if (pj_kind(l, 1) == PJ_ARG_NUMBER || pj_dtype_is_complex(x.dtype)) return binary(l, pj_pow);
@@ -306,7 +306,7 @@ PJ_LOWERINGS(pointwise_lowerings) = {
     {"aten::__rshift__.Scalar", lower_shift_right},
     {"aten::pow.Tensor_Tensor", lower_pow},
     {"aten::pow.Scalar", lower_pow},
-    {"aten::pow.Tensor_Scalar", lower_pow_scalar, .statics = PJ_STATIC(1)},
+    {"aten::pow.Tensor_Scalar", lower_pow_scalar, .specials = PJ_STATIC(1)},
     {"aten::complex", lower_complex},
     {"aten::polar", lower_polar},
 

@@ -1,7 +1,7 @@
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/tick.h"
 #include "pjrt/plugin.h"
 
 pj_status pj_event_wait(pj_client *client, pj_event *event) {
@@ -66,18 +66,6 @@ static void waiter_done(pj_status status, void *argument) {
   waiter_leave(w);
 }
 
-static void wait_a_tick(waiter *w) {
-  enum { TICK_NS = 100000000 };
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += TICK_NS;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_nsec -= 1000000000;
-    ++until.tv_sec;
-  }
-  pthread_cond_timedwait(&w->changed, &w->lock, &until);
-}
-
 pj_status pj_event_wait_unless(pj_client *client, pj_event *event, bool (*cancelled)(void)) {
   if (!cancelled || pj_event_is_ready(client, event)) return pj_event_wait(client, event);
   waiter *w = calloc(1, sizeof *w);
@@ -89,7 +77,7 @@ pj_status pj_event_wait_unless(pj_client *client, pj_event *event, bool (*cancel
   pthread_mutex_lock(&w->lock);
   if (status) --w->refs;  // nobody will call
   while (!status && !w->done) {
-    wait_a_tick(w);
+    pj_wait_a_tick(&w->changed, &w->lock);
     if (w->done) break;
     pthread_mutex_unlock(&w->lock);
     bool stop = cancelled();

@@ -75,6 +75,12 @@ pj_status pj_named_values(const pj_option *options, size_t count, PJRT_NamedValu
   if (!values) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
   for (size_t i = 0; i < count; ++i) {
     const pj_option *option = &options[i];
+    bool text = option->kind == PJ_OPTION_STRING, ints = option->kind == PJ_OPTION_INTS;
+    if (!option->name || !*option->name || (text && !option->text) || (ints && option->count && !option->ints)) {
+      free(values);
+      return pj_error(PJ_INVALID_ARGUMENT, "option %zu (%s) has no %s", i, option->name ? option->name : "",
+                      option->name && *option->name ? "value" : "name");
+    }
     PJRT_NamedValue *value = &values[i];
     value->struct_size = PJRT_NamedValue_STRUCT_SIZE;
     value->name = option->name;
@@ -224,6 +230,7 @@ static pj_status load(const char *path, pj_plugin **out_plugin) {
 
 pj_status pj_plugin_load(const char *path, pj_plugin **out_plugin) {
   *out_plugin = NULL;
+  if (!path || !*path) return pj_error(PJ_INVALID_ARGUMENT, "no path of a PJRT plugin (.so) was given");
   char *real = realpath(path, NULL);  // two names of one file are one plugin
   pthread_mutex_lock(&registry_lock);
   pj_status status = load(real ? real : path, out_plugin);

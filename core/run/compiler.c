@@ -100,7 +100,7 @@ pj_status pj_compiler_create(pj_client *client, const pj_compiler_options *optio
   compiler->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
   compiler->owner = getpid();
   pthread_mutex_init(&compiler->mutex, NULL);
-  pj_status status = options->worker_path ? make_pool(compiler, options) : NULL;
+  pj_status status = options->worker_path && *options->worker_path ? make_pool(compiler, options) : NULL;
   if (status) {
     pj_compiler_destroy(compiler);
     return status;

@@ -12,7 +12,7 @@ typedef struct pj_compiler pj_compiler;
 typedef struct pj_compiler_options {
   const char *cache_directory;   // NULL or "": no disk cache
   uint64_t cache_limit_bytes;    // oldest entries go when the directory exceeds it; 0 = 4 GiB
-  const char *worker_path;       // the program pj-worker; NULL: compile in the own process
+  const char *worker_path;       // the program pj-worker; NULL or "": compile in the own process
   int worker_count;              // at most this many at once, started on first need; 0 = 2
   int timeout_ms;                // of one compile; 0 = 600 000
   uint64_t worker_memory_bytes;  // limit of a worker's writable memory beyond what it has after loading; 0 = none

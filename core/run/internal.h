@@ -224,7 +224,7 @@ pj_status pj_device_cut(pj_device *device);
 // when the op ends; an op that ends early with an error takes it too. The lock is held.
 pj_status pj_device_take_failure(pj_device *device);
 // Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
-void pj_device_wait_until_idle(pj_device *device);
+pj_status pj_device_wait_until_idle(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
 void pj_region_destroy(pj_region *region);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/tick.h"
 #include "ops/program.h"
 #include "run/internal.h"
 
@@ -309,20 +310,29 @@ static bool is_running(const pj_device *device) { return device->running; }
 // Its ops are complete, and their thread waits to run them. Another op in it would be another program.
 static bool is_due(const pj_device *device) { return device->region->due; }
 
-static void wait_while(pj_device *device, bool (*condition)(const pj_device *)) {
+// CANCELLED when the user interrupts the wait; the other thread goes on.
+static pj_status wait_while(pj_device *device, bool (*condition)(const pj_device *)) {
   pj_hooks *hooks = &device->runtime->hooks;
-  while (condition(device) && !runs_here(device)) {
+  bool stop = false;
+  while (!stop && condition(device) && !runs_here(device)) {
     pthread_mutex_unlock(&device->lock);
     void *token = hooks->block_begin ? hooks->block_begin() : NULL;
     pthread_mutex_lock(&device->lock);
-    while (condition(device)) pthread_cond_wait(&device->idle, &device->lock);
+    while (!stop && condition(device)) {
+      pj_wait_a_tick(&device->idle, &device->lock);
+      if (!hooks->interrupted || !condition(device)) continue;
+      pthread_mutex_unlock(&device->lock);
+      stop = hooks->interrupted();
+      pthread_mutex_lock(&device->lock);
+    }
     pthread_mutex_unlock(&device->lock);
     if (hooks->block_end) hooks->block_end(token);
     pthread_mutex_lock(&device->lock);
   }
+  return stop ? pj_error(PJ_CANCELLED, "the wait for another thread's compile was interrupted") : NULL;
 }
 
-void pj_device_wait_until_idle(pj_device *device) { wait_while(device, is_running); }
+pj_status pj_device_wait_until_idle(pj_device *device) { return wait_while(device, is_running); }
 
 // Donated inputs have no memory any more, before the outputs that took it are counted.
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
@@ -448,7 +458,7 @@ pj_status pj_device_cut(pj_device *device) {
     return pj_error(PJ_FAILED_PRECONDITION,
                     "tpu:%d can be neither read nor waited for here: a signal handler or finalizer of this thread runs in "
                     "the middle of an op's compile", device->index);
-  pj_device_wait_until_idle(device);
+  PJ_TRY(pj_device_wait_until_idle(device));
   pj_region *region = device->region;
   if (!region->queued_count) {
     pj_region_settle(region, false);
@@ -482,11 +492,19 @@ static pj_status end_op(pj_device *device) {
   if (++region->calls >= (uint32_t)atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed)) {
     region->due = true;
     uint64_t id = region->id;
-    pj_device_wait_until_idle(device);
-    if (device->region->id == id) status = pj_device_cut(device);  // else a reader on another thread ran it
+    status = pj_device_wait_until_idle(device);
+    if (status && device->region->id == id) {  // interrupted: the op runs with the next one
+      region->due = false;
+      pthread_cond_broadcast(&device->idle);
+    } else if (!status && device->region->id == id) {  // else a reader on another thread ran it
+      status = pj_device_cut(device);
+    }
   }
   pj_status failure = pj_device_take_failure(device);
-  if (!failure) return status;
+  if (!failure || pj_status_code(status) == PJ_CANCELLED) {
+    pj_status_free(failure);
+    return status;
+  }
   pj_status_free(status);
   return failure;
 }
@@ -494,10 +512,9 @@ static pj_status end_op(pj_device *device) {
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
-  if (is_due(device)) wait_while(device, is_due);
+  pj_status status = is_due(device) ? wait_while(device, is_due) : NULL;
   pj_device_drain(device);
-  const pj_plan *plan = pj_plan_find(device, call);
-  pj_status status = NULL;
+  const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
   if (plan) status = pj_region_append(device, call, plan);
   if (status) pj_status_free(pj_device_take_failure(device));
   if (plan && !status && !call->hold) status = end_op(device);

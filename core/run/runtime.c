@@ -187,6 +187,15 @@ const char *pj_op_name(const pj_op *op) { return op->name; }
 bool pj_op_has_lowering(const pj_op *op) { return op->entry != NULL; }
 uint32_t pj_op_flags(const pj_op *op) { return op->entry ? op->entry->flags : 0; }
 uint32_t pj_op_statics(const pj_op *op) { return op->entry ? op->entry->statics : UINT32_MAX; }
+uint32_t pj_op_specials(const pj_op *op) { return op->entry ? op->entry->specials : 0; }
+
+bool pj_number_is_special(double number) {
+  static const double SPECIAL[] = {0, 1, -1, 2, -2, 3, 0.5, -0.5};
+  for (size_t i = 0; i < sizeof SPECIAL / sizeof *SPECIAL; ++i)
+    if (number == SPECIAL[i]) return true;
+  return false;
+}
+
 uint32_t pj_op_shape_only(const pj_op *op) { return op->entry ? op->entry->shape_only : 0; }
 
 // ---- counters and explanations --------------------------------------------------------------------------------------

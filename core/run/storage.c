@@ -122,9 +122,9 @@ bool pj_storage_set_first(pj_storage *s, pj_value *value) {
 static pj_status set_undoable(pj_storage *s, pj_value *value) {
   pj_device *device = s->device;
   pthread_mutex_lock(&device->lock);
-  pj_device_wait_until_idle(device);
-  if (value->error) {
-    pj_status status = pj_status_copy(value->error);
+  pj_status status = pj_device_wait_until_idle(device);
+  if (status || value->error) {
+    if (!status) status = pj_status_copy(value->error);
     pj_status_free(pj_device_take_failure(device));
     pthread_mutex_unlock(&device->lock);
     return status;
@@ -182,13 +182,27 @@ static bool same_strides(int rank, const int64_t *sizes, const int64_t *a, const
 
 // Appends a value seen through sizes and strides as tensor argument.
 static void call_value(pj_call *call, pj_value *value, pj_dtype dtype, int rank, const int64_t *sizes,
-                       const int64_t *strides) {
-  pj_call_graph_tensor(call, value->type->dtype, value->type->rank, value->type->dims, dtype, rank, sizes, strides, 0, 0);
+                       const int64_t *strides, int64_t offset, unsigned flags) {
+  pj_call_graph_tensor(call, value->type->dtype, value->type->rank, value->type->dims, dtype, rank, sizes, strides, offset,
+                       flags);
   pj_value_retain(value);
   call->operands[call->operand_count++] = value;
 }
 
-static pj_status write_whole(pj_storage *s, pj_value *source, const int64_t *source_strides, const pj_view *view) {
+// Of elements that share their memory by a stride of 0 a loop leaves the last: only that one is written. Gives its offset in
+// the source.
+static int64_t keep_last(pj_view *view, const int64_t *source_strides) {
+  int64_t offset = 0;
+  for (int i = 0; i < view->rank; ++i) {
+    if (view->strides[i] || view->sizes[i] <= 1) continue;
+    offset += (view->sizes[i] - 1) * source_strides[i];
+    view->sizes[i] = 1;
+  }
+  return offset;
+}
+
+static pj_status write_whole(pj_storage *s, pj_value *source, const int64_t *source_strides, int64_t source_offset,
+                             const pj_view *view) {
   if (same_strides(view->rank, view->sizes, source_strides, view->strides) && !view->conj && !view->neg &&
       source->bytes == s->nbytes) {
     return set_undoable(s, source);
@@ -198,10 +212,7 @@ static pj_status write_whole(pj_storage *s, pj_value *source, const int64_t *sou
   memcpy(type.strides, view->strides, sizeof type.strides);
   pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::copy"), .hold = true};
   unsigned flags = (view->conj ? PJ_TENSOR_CONJ : 0u) | (view->neg ? PJ_TENSOR_NEG : 0u);
-  pj_call_graph_tensor(&call, source->type->dtype, source->type->rank, source->type->dims, view->dtype, view->rank,
-                       view->sizes, source_strides, 0, flags);
-  pj_value_retain(source);
-  call.operands[call.operand_count++] = source;
+  call_value(&call, source, view->dtype, view->rank, view->sizes, source_strides, source_offset, flags);
   pj_status status = pj_submit_own(s->device, &call, &type, 1);
   if (!status) status = set_undoable(s, call.results[0]);
   pj_call_destroy(&call);
@@ -216,15 +227,12 @@ pj_status pj_storage_write(pj_storage *s, pj_value *source, const int64_t *sourc
   pj_view view = make_view(dtype, rank, sizes, strides, offset, flags);
   for (int i = 0; i < rank; ++i)
     if (!sizes[i]) return NULL;
-  if (pj_view_covers(&view, s->nbytes)) return write_whole(s, source, source_strides, &view);
-  if (pj_view_overlaps_itself(&view))
-    return pj_error(PJ_INVALID_ARGUMENT,
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                    "location. Please clone() the tensor before performing the operation.");
-  PJ_TRY(pj_storage_rebase(s, dtype, rank, sizes, strides, offset));
+  int64_t source_offset = keep_last(&view, source_strides);
+  if (pj_view_covers(&view, s->nbytes)) return write_whole(s, source, source_strides, source_offset, &view);
+  if (!pj_view_overlaps_itself(&view)) PJ_TRY(pj_storage_rebase(s, dtype, rank, view.sizes, strides, offset));
   pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::write"), .writes_base = true, .hold = true};
-  pj_call_tensor(&call, s, dtype, rank, sizes, strides, offset, flags);
-  call_value(&call, source, dtype, rank, sizes, source_strides);
+  pj_call_tensor(&call, s, dtype, rank, view.sizes, strides, offset, flags);
+  call_value(&call, source, dtype, rank, view.sizes, source_strides, source_offset, 0);
   pj_tensor_spec base = {.dtype = dtype};
   pj_status status = pj_submit_own(s->device, &call, &base, 1);
   if (!status) status = set_undoable(s, call.results[0]);
@@ -237,7 +245,7 @@ static pj_status as_type(pj_storage *s, pj_value *value, const pj_type *type) {
   int64_t strides[PJ_MAX_RANK];
   pj_row_major_strides(value->type->rank, value->type->dims, strides);
   pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::as_type"), .hold = true};
-  call_value(&call, value, value->type->dtype, value->type->rank, value->type->dims, strides);
+  call_value(&call, value, value->type->dtype, value->type->rank, value->type->dims, strides, 0, 0);
   pj_status status = pj_submit_own(s->device, &call, &result, 1);
   if (!status) status = set_undoable(s, call.results[0]);
   pj_call_destroy(&call);
@@ -266,7 +274,7 @@ static pj_status resize_value(pj_storage *s, pj_value *value, size_t nbytes) {
   if (nbytes < s->nbytes) {
     pj_tensor_spec result = {.dtype = PJ_U8, .rank = 1, .sizes = {new_size}, .strides = {1}};
     pj_call call = {.op = pj_runtime_op(s->device->runtime, "pj::copy"), .hold = true};
-    call_value(&call, bytes, PJ_U8, 1, &new_size, &one);
+    call_value(&call, bytes, PJ_U8, 1, &new_size, &one, 0, 0);
     status = pj_submit_own(s->device, &call, &result, 1);
     if (!status) pj_storage_set(s, call.results[0]);
     pj_call_destroy(&call);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pj/status.h"
 
@@ -55,10 +56,20 @@ static _Atomic int test_failures, test_checks;  // tests may check on several th
 // Ends a test program that cannot run here, with the reason: ctest counts it as skipped (SKIP_RETURN_CODE).
 enum { TEST_SKIPPED = 77 };
 
-// The plugin that the environment names in `variable` (PJ_PLUGIN, PJ_TPU_PLUGIN); without it the program ends as skipped.
-static inline const char *test_plugin(const char *variable) {
+// The plugin that the environment names in `variable` (PJ_PLUGIN, PJ_TPU_PLUGIN), or NULL. A name without a readable file
+// ends the program as failed.
+static inline const char *test_plugin_or_none(const char *variable) {
   const char *path = getenv(variable);
-  if (path && *path) return path;
+  if (!path || !*path) return NULL;
+  if (!access(path, R_OK)) return path;
+  printf("FAIL %s=%s names no file that can be read; give the plugin's absolute path\n", variable, path);
+  exit(1);
+}
+
+// As above; without a name the program ends as skipped.
+static inline const char *test_plugin(const char *variable) {
+  const char *path = test_plugin_or_none(variable);
+  if (path) return path;
   printf("skipped: %s names no plugin\n", variable);
   exit(TEST_SKIPPED);
 }

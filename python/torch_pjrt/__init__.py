@@ -8,6 +8,7 @@ PyTorch finds the package through the entry point group `torch.backends`, so `im
 # torch is imported last: its import calls _autoload, also when the user imports this package first.
 import sys
 import types
+import warnings
 
 __version__ = "0.1.0"
 
@@ -28,8 +29,12 @@ def _load() -> None:
     dynamo.apply()
 
 
+class _Unusable(RuntimeError, AttributeError):
+    """Also an AttributeError: PyTorch asks every device's module by hasattr() what it has."""
+
+
 class _Absent(types.ModuleType):
-    """torch.tpu where the device cannot be had: says why when it is used, never at `import torch`."""
+    """torch.tpu where the device cannot be had: says why when it is used. `import torch` only warns."""
 
     def __init__(self, reason: str):
         super().__init__("torch.tpu")
@@ -44,10 +49,19 @@ class _Absent(types.ModuleType):
     def device_count(self) -> int:
         return 0
 
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:  # of torch.manual_seed
+        pass
+
+    def get_amp_supported_dtype(self):  # torch.autocast would tell only that it is missing
+        return self.use
+
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise RuntimeError(f"the tpu device cannot be used: {self._reason}")
+        raise _Unusable(f"the tpu device cannot be used: {self._reason}")
 
 
 def _stand_in(reason: str) -> None:
@@ -59,6 +73,14 @@ def _stand_in(reason: str) -> None:
     library = torch.library.Library("_", "IMPL")
     library.fallback(lambda *_, **__: absent.use, "PrivateUse1")
     absent.__dict__["_library"] = library  # its end would take the fallback away
+    acc = getattr(torch._C, "_acc", None)
+    if hasattr(acc, "register_python_privateuseone_device_guard"):  # else `.to` says only that PyTorch has no such device
+
+        class Guard(acc.DeviceGuard):
+            def type_(self):
+                return torch._C._autograd.DeviceType.PrivateUse1
+
+        acc.register_python_privateuseone_device_guard(Guard())
 
 
 def _autoload() -> None:
@@ -74,6 +96,7 @@ def _autoload() -> None:
     try:
         _load()
     except Exception as error:
+        warnings.warn(f'the device "tpu" cannot be used: {error}', stacklevel=2)
         _stand_in(f"{type(error).__name__}: {error}")
         return
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True,

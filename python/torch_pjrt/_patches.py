@@ -1,11 +1,12 @@
 """Where PyTorch has no hook for a device, the Python function is replaced. Every such place, and why."""
 import functools
+import threading
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.dlpack import DLDeviceType
 
-from torch_pjrt import _C, _plugin
+from torch_pjrt import _C, _plugin, _printing
 from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
@@ -27,6 +28,27 @@ def _set_float32_matmul_precision() -> None:
             _C.set_matmul_precision(matmul_precision())
 
     torch.set_float32_matmul_precision = set_float32_matmul_precision
+
+
+def _autocast_dtype() -> None:
+    """bfloat16 is what autocast takes on this device. PyTorch keeps the type per thread and starts each one at float16, and
+    a backend cannot say otherwise."""
+    read, write, chosen = torch.get_autocast_dtype, torch.set_autocast_dtype, threading.local()
+
+    @functools.wraps(read)
+    def get_autocast_dtype(device_type: str) -> torch.dtype:
+        if device_type == "tpu" and not hasattr(chosen, "dtype"):
+            set_autocast_dtype("tpu", torch.bfloat16)
+        return read(device_type)
+
+    @functools.wraps(write)
+    def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+        write(device_type, dtype)
+        if device_type == "tpu":
+            chosen.dtype = dtype
+
+    torch.get_autocast_dtype, torch.set_autocast_dtype = get_autocast_dtype, set_autocast_dtype
+    get_autocast_dtype("tpu")
 
 
 def _dlpack() -> None:
@@ -80,6 +102,19 @@ def _share_memory() -> None:
     storage.is_shared = functools.wraps(is_shared)(lambda self: self.device.type != "tpu" and is_shared(self))
 
 
+def _print() -> None:
+    """PyTorch prints only the tensors of a fixed list of compiling devices on the host (torch/_tensor_str.py)."""
+    original = torch._tensor_str._tensor_str
+
+    @functools.wraps(original)
+    def tensor_str(tensor: torch.Tensor, indent: int) -> str:
+        if tensor.device.type == "tpu" and tensor.numel():
+            return _printing.tensor_str(tensor, indent, original)
+        return original(tensor, indent)
+
+    torch._tensor_str._tensor_str = tensor_str
+
+
 def _after_optimizer_step() -> None:
     """The end of an optimizer step is where a training loop's queue is cut, so that its programs are found again."""
 
@@ -126,8 +161,10 @@ def _fused_gru_cell() -> None:
 
 def apply() -> None:
     _set_float32_matmul_precision()
+    _autocast_dtype()
     _dlpack()
     _share_memory()
+    _print()
     _after_optimizer_step()
     _fused_gru_cell()
     _flex_attention()

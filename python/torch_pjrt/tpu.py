@@ -145,14 +145,28 @@ def reset_counters() -> None:
     _C.reset_counters()
 
 
+def _short(line: str) -> str:
+    inside = os.path.join(os.getcwd(), "")
+    return line.removeprefix(inside)
+
+
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
     op           overload name, or the names of a region's ops joined by " + "
     shapes       sizes of the tensor arguments (of a single op; empty for a region)
     dtypes       their StableHLO dtypes ("f32", "i64", ...)
-    line         "file.py:12" of the caller, or ""
-    reason       "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
+    line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
+    reason       why no program was there, against the last one of the same op:
+                 "new op"                 the first call of the op
+                 "new number of tensors"  more or fewer tensors or Python numbers
+                 "new dtype"              another type of a tensor or of a Python number
+                 "new shape"              other sizes of a tensor
+                 "new layout"             other strides or offset of a tensor, or another base under its view
+                 "new constant"           another argument that is part of the program: a dimension, a flag, an index
+                 "new aliasing"           the call was known, but other inputs may be overwritten, other results are held, or the
+                                          matmul precision or index check has changed
+                 "new region"             several ops that were never queued together (fused eager)
     compile_ms   milliseconds of the compile or the load
     from         "compiler" or "disk"
     temp_bytes   memory that the program needs beside its arguments and results; -1 where the plugin does not tell
@@ -162,7 +176,7 @@ def explain() -> list[dict[str, Any]]:
         op, _, arguments = row.pop("what").partition("(")
         tensors = re.findall(r"([A-Za-z0-9<>]+)\[([\d,]*)\]", arguments)
         rows.append({"op": op, "shapes": [tuple(int(n) for n in dims.split(",") if n) for _, dims in tensors],
-                     "dtypes": [dtype for dtype, _ in tensors], "line": row["line"], "reason": row["reason"],
+                     "dtypes": [dtype for dtype, _ in tensors], "line": _short(row["line"]), "reason": row["reason"],
                      "compile_ms": row["compile_ms"], "from": "disk" if row["from_disk"] else "compiler",
                      "temp_bytes": row["temp_bytes"]})
     return rows

@@ -1,8 +1,11 @@
 """Autocast: which op runs in which type, and that gradients keep the parameter's."""
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from child import run
 from compare import same
 
 LOWER = {
@@ -64,6 +67,38 @@ def test_regions_nest_and_end():
             assert (x @ x).dtype is torch.float16
         assert (x @ x).dtype is torch.bfloat16
     assert not torch.is_autocast_enabled("tpu") and (x @ x).dtype is torch.float32
+
+
+def products_dtype():
+    x = torch.ones(2, 2, device="tpu")
+    with torch.autocast("tpu"):
+        return torch.get_autocast_dtype("tpu"), (x @ x).dtype
+
+
+def test_without_a_type_autocast_takes_bfloat16_in_every_thread():
+    with ThreadPoolExecutor(1) as other:
+        for found in (products_dtype(), other.submit(products_dtype).result(),
+                      other.submit(torch.get_autocast_dtype, "tpu").result()):
+            assert found in (torch.bfloat16, (torch.bfloat16, torch.bfloat16))
+
+
+def test_a_type_that_was_set_stays_in_its_thread():
+    def choose():
+        torch.set_autocast_dtype("tpu", torch.float16)
+        return products_dtype()
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(choose).result() == (torch.float16, torch.float16)
+    assert products_dtype() == (torch.bfloat16, torch.bfloat16)
+
+
+@pytest.mark.parametrize("imports", ["import torch", "import torch_pjrt, torch", "import torch, torch_pjrt"])
+def test_autocasts_type_is_bfloat16_whatever_is_imported_first(imports):
+    run("""
+    assert torch.get_autocast_dtype("tpu") is torch.bfloat16
+    assert torch.autocast("tpu").fast_dtype is torch.bfloat16
+    assert torch.get_autocast_dtype("cpu") is torch.bfloat16 and torch.get_autocast_dtype("cuda") is torch.float16
+    """, prelude=imports + "\n")
 
 
 def test_training_under_autocast_keeps_float32_parameters_and_follows_float32():

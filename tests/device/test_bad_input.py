@@ -496,3 +496,21 @@ assert not event.query()
 works()
 os._exit(0)  # without waiting for the rest
     """)
+
+
+def test_ctrl_c_ends_a_wait_for_another_threads_compile():
+    run(INTERRUPT + """
+x = torch.arange(4096.0).to("tpu")
+y = torch.ones(4096).to("tpu")
+torch.ones(9, device="meta").mul_(2)[1:].add_(1).mul(2)  # imports what meta kernels need: the signal shall meet the wait
+compiling = threading.Thread(target=lambda: error(lambda: torch.ones(3, device="tpu")))
+compiling.start()
+time.sleep(0.5)
+for wait in (lambda: x * 2, lambda: y.mul_(2), lambda: x[1:].add_(1), torch.tpu.synchronize):
+    assert 0.2 < interrupted(wait) < 1.3
+assert compiling.is_alive()
+del os.environ["PJ_WORKER_FAULT"]
+compiling.join()
+works()
+assert torch.equal(x.cpu()[:1], torch.zeros(1))
+    """, PJ_WORKER_FAULT="hang", TORCH_PJRT_CACHE_DIR="", TORCH_PJRT_COMPILE_TIMEOUT_MS="12000")

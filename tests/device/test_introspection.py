@@ -1,5 +1,7 @@
 """What the device tells of its work: counters, programs and fallbacks."""
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,6 +63,36 @@ def test_every_program_is_a_row_with_the_callers_line():
         assert "test_introspection.py:" in row["line"] and row["compile_ms"] > 0 and row["from"] in ("compiler", "disk")
         assert len(row["shapes"]) == len(row["dtypes"]) and row["temp_bytes"] >= -1
     assert any((3, 211) in row["shapes"] and "f32" in row["dtypes"] for row in rows)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_reason_for_a_program_is_told_in_the_docstring_and_in_the_docs():
+    core = "".join((ROOT / "core" / "run" / file).read_text() for file in ("plan.c", "queue.c"))
+    words = set(re.findall(r'"(new [a-z ]+)"', core))
+    assert len(words) >= 8
+    for text in (torch.tpu.explain.__doc__, (ROOT / "docs" / "design.md").read_text()):
+        assert set(re.findall(r"[`\"](new [a-z ]+)[`\"]", text)) == words
+
+
+def test_a_line_is_told_relative_to_the_working_directory(tmp_path):
+    program = tmp_path / "folder" / "program.py"
+    program.parent.mkdir()
+    program.write_text("import torch\ntorch.ones(3, 7, device='tpu').mul(3).sum()\n")
+    found = run(f"""
+    import os, runpy
+    torch.tpu.counters()
+    def lines():
+        return {{row["line"] for row in torch.tpu.explain()}}
+    runpy.run_path({str(program)!r})
+    print(sorted(lines()))
+    os.chdir({str(tmp_path)!r})
+    print(sorted(lines()))
+    os.chdir("folder")
+    print(sorted(lines()))
+    """).splitlines()
+    assert found[-3:] == [str([f"{program}:2"]), "['folder/program.py:2']", "['program.py:2']"]
 
 
 def fall_back():

@@ -35,6 +35,52 @@ def test_python_numbers_that_change_make_no_program(op, native):
         same(result, op(host, 0.5 + k / 16), rtol=1e-5, atol=1e-5)
 
 
+POWERS = {
+    "**": lambda x, k: x ** k, "pow_": lambda x, k: x.clone().pow_(k), "foreach": lambda x, k: torch._foreach_pow([x, x + 1], k)[1],
+    "addmm alpha": lambda x, k: torch.addmm(x, x, x, alpha=k), "addmm beta": lambda x, k: torch.addmm(x, x, x, beta=k),
+    "baddbmm": lambda x, k: torch.baddbmm(x[None], x[None], x[None], alpha=k, beta=k)[0],
+    "addmv": lambda x, k: torch.addmv(x[0], x, x[1], alpha=k, beta=k), "addr": lambda x, k: torch.addr(x, x[0], x[1], alpha=k),
+    "addbmm": lambda x, k: torch.addbmm(x, x[None], x[None], alpha=k, beta=k),
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_only_special_exponents_and_factors_are_programs_of_their_own(name, native):
+    """0, +-0.5, +-1, +-2 and 3 are: at most eight programs, however many values a loop goes through."""
+    op, host = POWERS[name], torch.linspace(0.5, 2, 81).reshape(9, 9)
+    x = host.to("tpu")
+    op(x, 1.375)
+    for k in (0.0, 0, 0.5, -0.5, 1, -1, 2, -2, 3, 2.0):
+        same(op(x, k), op(host, k), rtol=1e-5, atol=1e-5)
+    values = [1.01 + i / 7 for i in range(9)] + [-1.7, -3.3]
+
+    def loop():
+        for k in values:
+            same(op(x, k), op(host, k), rtol=1e-5, atol=1e-5)
+
+    assert counted(loop)["programs"] == 0
+
+
+def test_a_changing_integer_exponent_makes_no_program_and_a_negative_one_is_refused(native):
+    host = torch.arange(-5, 6)
+    x = host.to("tpu")
+    x ** 4
+    assert counted(lambda: [x ** k for k in range(5, 12)])["programs"] == 0
+    for k in (0, 1, 2, 3, 4, 5, 9):
+        assert torch.equal((x ** k).cpu(), host ** k)
+    for bad in (lambda t: t ** -3, lambda t: t.pow_(-1), lambda t: torch._foreach_pow([t], -4)):
+        for t in (host.clone(), x):
+            with pytest.raises(RuntimeError, match="negative integer powers"):
+                bad(t)
+
+
+def test_factors_of_integer_products_are_truncated_as_on_the_cpu():
+    host = torch.arange(9).reshape(3, 3)
+    x = host.to("tpu")
+    for k in (0.5, 1.5, 2, 2.75):
+        same(torch.addmm(x, x, x, alpha=k, beta=k), torch.addmm(host, host, host, alpha=k, beta=k))
+
+
 @pytest.mark.parametrize("optimizer, options", [
     (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(foreach=False)),
     (torch.optim.RMSprop, {}), (torch.optim.Adagrad, {})])

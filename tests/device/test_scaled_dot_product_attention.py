@@ -5,7 +5,8 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from compare import ROUNDING, like_cpu, same
+from compare import ROUNDING, counted, like_cpu, same
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CASES = {
     "plain": {}, "causal": dict(is_causal=True), "scale": dict(scale=0.3), "bool mask": dict(mask="bool"),
@@ -98,3 +99,34 @@ PROGRAMS = [attention_layers, transformer, growing_cache]
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_modules_of_attention_are_the_cpus(program, native):
     like_cpu(program, **ROUNDING)
+
+
+ONE_PROGRAM = {"plain": {}, "mask": dict(attn_mask=torch.randn(2, 1, 8, 8)), "bool mask": dict(attn_mask=torch.randn(2, 1, 8, 8) > 0),
+               "causal": dict(is_causal=True), "scale": dict(scale=0.3), "groups": dict(enable_gqa=True)}
+
+
+@pytest.mark.parametrize("name", ONE_PROGRAM)
+def test_the_backend_is_the_overrideable_one_and_each_direction_is_one_op_of_ours(name, native):
+    options = {k: v.to("tpu") if isinstance(v, torch.Tensor) else v for k, v in ONE_PROGRAM[name].items()}
+    heads = 2 if name == "groups" else 4
+    q, k, v = (torch.randn(2, h, 8, 16, device="tpu", requires_grad=True) for h in (4, heads, heads))
+    assert torch._fused_sdp_choice(q, k, v, **options) == int(SDPBackend.OVERRIDEABLE)
+    found = []
+
+    def attend():
+        found.append(F.scaled_dot_product_attention(q, k, v, **options))
+        found[0].sum().backward()
+
+    work = counted(attend)
+    assert work["decompositions"] == work["fallback_calls"] == 0
+    assert type(found[0].grad_fn).__name__ == "ScaledDotProductFusedAttentionOverrideableBackward0"
+    assert all(x.grad is not None for x in (q, k, v))
+
+
+def test_attention_with_dropout_takes_the_math_path_natively(native):
+    q, k, v = (torch.randn(2, 4, 8, 16, device="tpu", requires_grad=True) for _ in range(3))
+    assert torch._fused_sdp_choice(q, k, v, dropout_p=0.5) == int(SDPBackend.MATH)
+    work = counted(lambda: F.scaled_dot_product_attention(q, k, v, dropout_p=0.5).sum().backward())
+    assert work["decompositions"] == work["fallback_calls"] == 0
+    with sdpa_kernel(SDPBackend.MATH):
+        assert torch._fused_sdp_choice(q, k, v) == int(SDPBackend.MATH)

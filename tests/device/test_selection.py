@@ -29,7 +29,7 @@ def plugins(tmp_path_factory):
         compile_library(folder / name, source)
     core = ROOT / "core"
     compile_library(folder / "fake.so", f"-I{core}/include", f"-I{core}", "-pthread",
-                    core / "tests/fake_plugin/plugin.c", core / "tests/fake_plugin/program.c", core / "base/dtype.c")
+                    *(core / "tests/fake_plugin").glob("*.c"), core / "base/dtype.c")
     (folder / "text.so").write_text("this is no library")
     return folder
 
@@ -103,15 +103,23 @@ def test_a_wrong_environment_variable_is_named(name, value):
 
 def test_another_torch_is_told_when_the_device_is_used_and_the_cpu_works():
     run("""
-    import torch
+    import warnings, torch
     torch.__version__ = "2.12.1"
-    import torch_pjrt
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import torch_pjrt
+    sentence = "built for torch 2.13, and torch 2.12.1 is installed"
+    (warning,) = (str(w.message) for w in caught if "tpu" in str(w.message))
+    assert sentence in warning and "\\n" not in warning, warning
+    torch.manual_seed(3)
+    assert not hasattr(torch.tpu, "anything")
     assert not torch.tpu.is_available() and torch.tpu.device_count() == 0
-    for use in (lambda: torch.tpu.synchronize(), lambda: torch.ones(3, device="tpu")):
+    for use in (lambda: torch.tpu.synchronize(), lambda: torch.ones(3, device="tpu"), lambda: torch.ones(3).to("tpu"),
+                lambda: torch.nn.Linear(2, 2).to("tpu"), lambda: torch.autocast("tpu")):
         try:
             use()
-        except Exception as e:
-            assert "built for torch 2.13, and torch 2.12.1 is installed" in str(e), (type(e), e)
+        except RuntimeError as e:
+            assert sentence in str(e), (type(e), e)
         else:
             assert False
     assert (torch.ones(3) + 1).tolist() == [2, 2, 2]
@@ -136,12 +144,13 @@ def test_a_package_that_does_not_load_never_breaks_import_torch(tmp_path, damage
     run(f"""
     import torch
     assert torch.tpu.__class__.__name__ == "_Absent" and not torch.tpu.is_available()
-    try:
-        torch.ones(3, device="tpu")
-    except Exception as e:
-        assert "the tpu device cannot be used" in str(e) and "_C" in str(e), (type(e), e)
-    else:
-        assert False
+    for use in (lambda: torch.ones(3, device="tpu"), lambda: torch.ones(3).to("tpu")):
+        try:
+            use()
+        except Exception as e:
+            assert "the tpu device cannot be used" in str(e) and "_C" in str(e), (type(e), e)
+        else:
+            assert False
     assert (torch.ones(3) + 1).tolist() == [2, 2, 2]
     """, prelude="", PYTHONPATH=str(tmp_path))
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+from plugins import installed_plugins  # noqa: E402
+
 MAX_RANK = 16
 DTYPES = {torch.bool: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6, torch.uint16: 7,
           torch.uint32: 8, torch.uint64: 9, torch.float16: 10, torch.float32: 11, torch.float64: 12, torch.bfloat16: 13,
@@ -48,10 +51,7 @@ def find_library():
 
 
 def find_plugin():
-    patterns = ["lammps_jax_pjrt_cpu/*.so", "xla_plugins/xla_cpu_pjrt/*.so"]
-    found = [os.environ.get("PJ_PLUGIN"), *(match for folder in sys.path for pattern in patterns
-                                           for match in glob.glob(os.path.join(folder, pattern)))]
-    return next(path for path in found if path)
+    return os.environ.get("PJ_PLUGIN") or next(iter(installed_plugins(find_library(), "cpu").values()))
 
 
 class Core:
@@ -67,9 +67,10 @@ class Core:
         lib.pj_plan_result.restype = ctypes.POINTER(Spec)
         for name in ("pj_plan_result_count", "pj_value_bytes"):
             getattr(lib, name).restype = c_size_t
-        for name in ("pj_op_flags", "pj_op_statics", "pj_op_shape_only"):
+        for name in ("pj_op_flags", "pj_op_statics", "pj_op_shape_only", "pj_op_specials"):
             getattr(lib, name).restype = c_uint32
-        lib.pj_op_has_lowering.restype = c_bool
+        for name in ("pj_op_has_lowering", "pj_number_is_special"):
+            getattr(lib, name).restype = c_bool
         options = RuntimeOptions(plugin_path=find_plugin().encode())
         self.runtime = c_void_p()
         self.check(lib.pj_runtime_create(byref(options), byref(self.runtime)))
@@ -87,8 +88,8 @@ class Core:
 class Words:
     """The words of a call; numbers' values go beside them."""
 
-    def __init__(self, core, statics, shape_only):
-        self.core, self.statics, self.shape_only = core, statics, shape_only
+    def __init__(self, core, statics, shape_only, specials):
+        self.core, self.statics, self.shape_only, self.specials = core, statics, shape_only, specials
         self.words, self.values, self.floats, self.ints, self.storages = [], [], [], [], []
 
     def tensor(self, x, shape_only=False):
@@ -131,6 +132,10 @@ class Words:
             self.floats += [value.real, value.imag]
         self.words.append(4 | kind << 8 | (own or default) << 16 | weight << 24)
 
+    def is_constant(self, i, value):
+        special = self.specials >> i & 1 and not isinstance(value, complex)
+        return self.statics >> i & 1 or (special and self.core.lib.pj_number_is_special(c_double(value)))
+
     def argument(self, i, type_, value):
         kind = type_.kind()
         if value is None or isinstance(value, (torch.device, torch.layout, torch.memory_format, torch.Generator)):
@@ -145,7 +150,7 @@ class Words:
             self.words.append(3 | len(value) << 8)
             for element in value:
                 self.words.append(0) if element is None else self.tensor(element)
-        elif kind in ("NumberType", "FloatType") and not self.statics >> i & 1:
+        elif kind in ("NumberType", "FloatType") and not self.is_constant(i, value):
             self.number(float(value) if kind == "FloatType" else value)
         elif isinstance(value, bool):
             self.words.append(10 | value << 8)
@@ -240,7 +245,7 @@ def prepare(name, values, schema, writes_base=False, random=(0, 0), extra=()):
     op = c_void_p(lib.pj_runtime_op(core().runtime, name.encode()))
     if not lib.pj_op_has_lowering(op):
         raise NotImplementedError(f"{name} has no lowering")
-    words = Words(core(), lib.pj_op_statics(op), lib.pj_op_shape_only(op))
+    words = Words(core(), lib.pj_op_statics(op), lib.pj_op_shape_only(op), lib.pj_op_specials(op))
     for i, (argument, value) in enumerate(zip(schema.arguments, values)):
         words.argument(i, argument.real_type if hasattr(argument, "real_type") else argument.type, value)
     if lib.pj_op_flags(op) & RANDOM:

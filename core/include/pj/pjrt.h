@@ -20,8 +20,8 @@ typedef struct pj_topology pj_topology;        // devices that need not exist, f
 // ---- plugin ---------------------------------------------------------------------------------------------------------
 
 // Loads the plugin file at `path` (once per process and path: a second call gives the same plugin).
-// Errors, each with the path and what to do: NOT_FOUND (no such file), FAILED_PRECONDITION (not a shared library,
-// no GetPjrtApi, an API too old for the calls that we cannot do without). The plugin's log is set to fatal errors only
+// Errors, each with the path and what to do: INVALID_ARGUMENT (NULL or ""), NOT_FOUND (no such file),
+// FAILED_PRECONDITION (not a shared library, no GetPjrtApi, an API too old for the calls that we cannot do without). The plugin's log is set to fatal errors only
 // (TF_CPP_MIN_LOG_LEVEL, where unset), unless the environment says PJ_PLUGIN_LOG=1.
 PJ_EXPORT pj_status pj_plugin_load(const char *path, pj_plugin **out_plugin);
 

@@ -39,9 +39,9 @@ typedef struct pj_runtime_options {
   const char *plugin_path;
   const pj_option *client_options;
   size_t client_option_count;
-  const char *cache_directory;   // NULL: no disk cache
+  const char *cache_directory;   // NULL or "": no disk cache
   uint64_t cache_limit_bytes;    // 0: the default
-  const char *worker_path;       // NULL: compile in this process; see pj_default_worker_path
+  const char *worker_path;       // NULL or "": compile in this process; see pj_default_worker_path
   int worker_count;              // 0: the default
   int compile_timeout_ms;        // 0: the default
   uint64_t worker_memory_bytes;  // 0: none
@@ -54,6 +54,7 @@ typedef struct pj_runtime_options {
 // `size` bytes are too few (4,096 are enough: PATH_MAX).
 PJ_EXPORT pj_status pj_default_worker_path(char *out_path, size_t size);
 
+// Errors: those of pj_plugin_load and of the plugin's client; NOT_FOUND: no program at worker_path.
 PJ_EXPORT pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime);
 // All storages and values of the runtime must be gone. NULL is allowed. (A Python process leaks its runtime at exit.)
 // In a child after fork it does nothing.
@@ -81,7 +82,8 @@ PJ_EXPORT void pj_runtime_count_decomposition(pj_runtime *runtime);
 typedef struct pj_explanation {
   const char *what;      // "aten::add.Tensor(f32[3], f32[3])", or the ops of a region
   const char *line;      // the user's source line, or ""
-  const char *reason;    // "new op", "new shape", "new dtype", "new layout", "new constant", "new aliasing", "new region"
+  // "new op", "new number of tensors", "new dtype", "new shape", "new layout", "new constant", "new aliasing", "new region"
+  const char *reason;
   double compile_ms;
   bool from_disk;
   int64_t temp_bytes;    // memory that the program needs while it runs, beside arguments and results; -1: not told
@@ -96,6 +98,10 @@ PJ_EXPORT const char *pj_op_name(const pj_op *op);
 PJ_EXPORT bool pj_op_has_lowering(const pj_op *op);
 PJ_EXPORT uint32_t pj_op_flags(const pj_op *op);       // PJ_OP_RANDOM 1, PJ_OP_WRITES 2, PJ_OP_DYNAMIC 4
 PJ_EXPORT uint32_t pj_op_statics(const pj_op *op);     // bit i: argument i's number is part of the key (ops without a lowering: all)
+// Bit i: argument i's number is part of the key only where it is special, else a run-time input.
+PJ_EXPORT uint32_t pj_op_specials(const pj_op *op);
+// 0, 1, -1, 2, -2, 3, 0.5 and -0.5: powers and factors for which a program can do with less.
+PJ_EXPORT bool pj_number_is_special(double number);
 PJ_EXPORT uint32_t pj_op_shape_only(const pj_op *op);  // bit i: only the shape of tensor argument i matters
 
 // ---- storages and values --------------------------------------------------------------------------------------------
@@ -198,8 +204,8 @@ PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base
 // ---- writing and reading --------------------------------------------------------------------------------------------
 
 // Writes `source` (a value whose dims are the view's sizes in memory order of `source_strides`) through the view of the
-// storage: replaces the whole value where the view covers it, else queues a write. INVALID_ARGUMENT: the view overlaps
-// itself. Follow with pj_device_end_op.
+// storage: replaces the whole value where the view covers it, else queues a write. Of elements of the view that share
+// their memory the last one stays. Follow with pj_device_end_op.
 PJ_EXPORT pj_status pj_storage_write(pj_storage *storage, pj_value *source, const int64_t *source_strides, pj_dtype dtype,
                                      int rank, const int64_t *sizes, const int64_t *strides, int64_t offset, unsigned flags);
 

@@ -10,8 +10,8 @@ static pj_client *plugin_client;
 
 // False, with a line that says so, when PJ_PLUGIN is not set.
 static inline bool plugin_open(void) {
-  const char *path = getenv("PJ_PLUGIN");
-  if (!path || !*path) {
+  const char *path = test_plugin_or_none("PJ_PLUGIN");
+  if (!path) {
     printf("skipped on a plugin: PJ_PLUGIN names none\n");
     return false;
   }

@@ -69,6 +69,16 @@ static void client_options_reach_the_plugin_and_its_refusal_comes_back(void) {
               "Unknown client option nonsense of type 4");
 }
 
+static void an_option_without_a_name_or_value_is_refused(void) {
+  const pj_option options[] = {{.kind = PJ_OPTION_INT}, {.name = "", .kind = PJ_OPTION_INT},
+                               {.name = "visible_devices", .kind = PJ_OPTION_STRING},
+                               {.name = "visible_devices", .kind = PJ_OPTION_INTS, .count = 1}};
+  for (int i = 0; i < 4; ++i) {
+    pj_client *none;
+    CHECK_FAILS(pj_client_create(plugin, &options[i], 1, &none), PJ_INVALID_ARGUMENT, i < 2 ? "has no name" : "has no value");
+  }
+}
+
 static void the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back(void) {
   int saved = dup(STDERR_FILENO), ends[2];
   CHECK(!pipe(ends));
@@ -418,6 +428,7 @@ int main(void) {
   if (!client) return test_end();
   RUN(the_client_describes_itself);
   RUN(client_options_reach_the_plugin_and_its_refusal_comes_back);
+  RUN(an_option_without_a_name_or_value_is_refused);
   RUN(the_plugins_noise_stays_out_of_stderr_and_stderr_comes_back);
   RUN(clients_made_on_several_threads_give_stderr_back);
   RUN(a_client_whose_description_fails_is_destroyed);

@@ -38,6 +38,14 @@ static void a_missing_file_is_not_found(void) {
   CHECK(!none);
 }
 
+static void no_path_is_an_invalid_argument(void) {
+  pj_plugin *none;
+  CHECK_FAILS(pj_plugin_load(NULL, &none), PJ_INVALID_ARGUMENT, "path");
+  CHECK(!none);
+  CHECK_FAILS(pj_plugin_load("", &none), PJ_INVALID_ARGUMENT, "path");
+  CHECK(!none);
+}
+
 static void a_file_that_is_no_library_says_why(void) {
   char path[64];
   pj_plugin *none;
@@ -144,6 +152,7 @@ static void known_plugins_are_listed_with_where_their_files_lie(void) {
 int main(void) {
   CHECK(mkdtemp(folder) != NULL);
   RUN(a_missing_file_is_not_found);
+  RUN(no_path_is_an_invalid_argument);
   RUN(a_file_that_is_no_library_says_why);
   RUN(a_library_without_the_entry_function_is_no_plugin);
   RUN(one_path_gives_one_plugin_by_every_name);

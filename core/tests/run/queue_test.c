@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fake_plugin/fake_plugin.h"
@@ -327,6 +328,38 @@ static void a_failure_takes_nothing_back_that_was_computed_before(void) {
   tear_down();
 }
 
+static pthread_t impatient;
+
+static bool is_impatient(void) { return pthread_equal(pthread_self(), impatient); }
+
+static void a_wait_for_another_threads_compile_can_be_interrupted(void) {
+  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .queue_length = 1, .hooks = {.interrupted = is_impatient}};
+  CHECK_OK(pj_runtime_create(&options, &runtime));
+  device = pj_runtime_device(runtime, 0);
+  impatient = pthread_self();
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT), *none;
+  scale(x, 2, COUNT);
+  fake->delay(COMPILE, 2000);
+  pthread_t thread;
+  pthread_create(&thread, NULL, add_and_succeed, y);
+  usleep(300000);  // it compiles
+  struct timespec begin, end;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  CHECK_FAILS(try_add(y, y, COUNT, &none), PJ_CANCELLED, "interrupted");
+  CHECK_FAILS(try_scale(y, 2, COUNT), PJ_CANCELLED, "interrupted");
+  CHECK_FAILS(pj_device_synchronize(device, false), PJ_CANCELLED, "interrupted");
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  CHECK(end.tv_sec - begin.tv_sec <= 1);
+  pthread_join(thread, NULL);
+  fake->delay(COMPILE, 0);
+  impatient = thread;
+  scale(x, 2, COUNT);  // with what the interrupted ops left in the queue
+  CHECK(is_filled_with(x, 0));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  tear_down();
+}
+
 // ---- threads --------------------------------------------------------------------------------------------------------
 
 typedef struct job {
@@ -520,9 +553,18 @@ static void a_forked_child_is_refused_and_its_parent_goes_on(void) {
   tear_down();
 }
 
+static void a_runtime_without_a_plugin_is_an_invalid_argument(void) {
+  pj_runtime *none;
+  for (const char *path = NULL;; path = "") {
+    CHECK_FAILS(pj_runtime_create(&(pj_runtime_options){.plugin_path = path}, &none), PJ_INVALID_ARGUMENT, "path");
+    if (path) break;
+  }
+}
+
 int main(void) {
   fake = fake_plugin_control(FAKE_PLUGIN);
   for (int i = 0; i < COUNT; ++i) ones[i] = 1;
+  RUN(a_runtime_without_a_plugin_is_an_invalid_argument);
   RUN(an_op_compiles_once_and_runs_each_time);
   RUN(ops_up_to_a_read_are_one_program_that_gives_only_what_is_held);
   RUN(views_that_differ_in_their_start_share_a_program_from_the_fifth_on);
@@ -534,6 +576,7 @@ int main(void) {
   RUN(nothing_is_lost_when_memory_is_short);
   RUN(a_late_failure_is_told_to_every_reader);
   RUN(index_flags_wait_for_the_next_synchronization);
+  RUN(a_wait_for_another_threads_compile_can_be_interrupted);
   RUN(an_op_that_another_thread_ran_in_vain_says_so_when_it_ends);
   RUN(an_op_that_another_thread_ran_in_vain_writes_nothing);
   RUN(a_failure_takes_nothing_back_that_was_computed_before);
