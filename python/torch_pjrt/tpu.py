@@ -1,4 +1,5 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
+import os
 import re
 import sys
 import types
