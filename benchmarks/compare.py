@@ -44,7 +44,7 @@ class Contender:
     def __init__(self, name, plugin):
         environment = dict(os.environ, TORCH_PJRT_PLUGIN=str(plugin))
         if name == "fused":
-            environment["TORCH_PJRT_QUEUE"] = "64"
+            environment["TORCH_PJRT_EAGER"] = "fused"
         if name == "jax":
             environment.update(PJRT_NAMES_AND_LIBRARY_PATHS=f"peer:{plugin}", JAX_PLATFORMS="peer", TF_CPP_MIN_LOG_LEVEL="3")
         command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", {"fused": "ours"}.get(name, name)]

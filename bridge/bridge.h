@@ -4,9 +4,11 @@
 // lock, and one that holds the lock and wants the GIL, would wait for ever).
 #pragma once
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/dlpack.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <memory>
@@ -49,9 +51,13 @@ Seed read_seed(const std::optional<at::Generator> &generator, c10::DeviceIndex d
 void advance_seed(const std::optional<at::Generator> &generator, c10::DeviceIndex device, uint64_t count);
 const at::Generator &default_generator(c10::DeviceIndex device);
 
-// ---- storages and tensors (device.cpp) ------------------------------------------------------------------------------
+// ---- allocators (memory.cpp) ----------------------------------------------------------------------------------------
 
 c10::DeviceAllocator *allocator();
+at::HostAllocator *pinned_allocator();      // host memory that is_pinned() knows
+bool is_pinned(const void *pointer);
+
+// ---- storages and tensors (device.cpp) ------------------------------------------------------------------------------
 
 pj_dtype to_pj(c10::ScalarType type);      // TypeError for a type that the device does not have
 c10::ScalarType to_torch(pj_dtype dtype);
@@ -61,6 +67,7 @@ void check_rank(int64_t rank);             // RuntimeError for more dimensions t
 // (not 0 only for a foreign StorageImpl made over one of our addresses, as pickle does).
 pj_storage *storage_of(const c10::StorageImpl &impl, size_t *out_offset);
 
+c10::DataPtr data_ptr(pj_storage *storage, c10::DeviceIndex device);      // takes the storage over
 c10::Storage wrap_storage(pj_storage *storage, c10::DeviceIndex device);  // takes the storage over
 at::Tensor make_tensor(pj_storage *storage, c10::DeviceIndex device, c10::ScalarType type, c10::IntArrayRef sizes,
                        c10::IntArrayRef strides);
@@ -113,6 +120,10 @@ FallbackMode fallback_mode();
 void set_fallback_mode(FallbackMode mode);
 std::unordered_map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
+
+// ---- dlpack.cpp -----------------------------------------------------------------------------------------------------
+
+DLManagedTensorVersioned *to_host_dlpack(const at::Tensor &tensor);  // the caller owns it, as a consumer does
 
 // ---- tensor.cpp -----------------------------------------------------------------------------------------------------
 

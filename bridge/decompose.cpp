@@ -171,7 +171,7 @@ void Builder::finish(pj_device *device, const pj_call *call, const std::vector<T
   check(pj_plan_create_from(device, call, taken, values.data(), static_cast<uint32_t>(values.size())));
 }
 
-// ---- the trace of one call --------------------------------------------------------------------------------------------
+// ---- the trace of one call ------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -1,11 +1,9 @@
-// The device as PyTorch sees it: runtime, allocator, guard with streams and events, hooks, generator.
+// The device as PyTorch sees it: runtime, storages, guard with streams and events, hooks, generator.
 #include "bridge.h"
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
 #include <torch/csrc/Exceptions.h>
@@ -15,7 +13,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 
 namespace torch_pjrt {
 
@@ -218,93 +215,17 @@ void release_storage(void *context) {
   if (!g_bad_fork.load(std::memory_order_relaxed)) pj_storage_release(static_cast<pj_storage *>(context));
 }
 
+}  // namespace
+
 c10::DataPtr data_ptr(pj_storage *storage, DeviceIndex device) {
   return {reinterpret_cast<void *>(pj_storage_token(storage)), storage, release_storage,
           Device(DeviceType::PrivateUse1, device)};
 }
 
-struct Allocator final : c10::DeviceAllocator {
-  c10::DataPtr allocate(size_t nbytes) override {
-    DeviceIndex index = current_device();
-    return data_ptr(pj_storage_create(device_at(index), nbytes), index);
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
-  void copy_data(void *, const void *, size_t) const override {
-    TORCH_CHECK(false, "tpu memory cannot be copied by address");
-  }
-  bool initialized() override { return runtime_if_started() != nullptr; }
-  void emptyCache(c10::MempoolId_t) override {}
-  void recordStream(const c10::DataPtr &, Stream) override {}
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
-    c10::CachingDeviceAllocator::DeviceStats stats;
-    pj_device_memory memory;
-    pj_device_memory_info(device_at(device), &memory);
-    for (auto *bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
-      auto &total = (*bytes)[0];  // AGGREGATE
-      total.current = static_cast<int64_t>(memory.allocated);
-      total.peak = static_cast<int64_t>(memory.max_allocated);
-    }
-    return stats;
-  }
-  void resetAccumulatedStats(DeviceIndex) override {}
-  void resetPeakStats(DeviceIndex device) override { pj_device_reset_max_memory(device_at(device)); }
-  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
-    pj_device_memory memory;
-    pj_device_memory_info(device_at(device), &memory);
-    return {memory.limit > memory.allocated ? memory.limit - memory.allocated : 0, memory.limit};
-  }
-};
-
-// Host memory for pin_memory(): ordinary memory, since PJRT has no way to use the caller's pinned pages. Addresses are
-// remembered so that is_pinned() is true for them.
-struct PinnedAllocator final : c10::Allocator {
-  c10::DataPtr allocate(size_t nbytes) override {
-    void *data = c10::GetCPUAllocator()->raw_allocate(nbytes);
-    std::unique_lock lock(mutex());
-    live()[reinterpret_cast<uintptr_t>(data)] = nbytes;
-    return {data, data, free, Device(DeviceType::CPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return free; }
-  void copy_data(void *to, const void *from, size_t count) const override { default_copy_data(to, from, count); }
-  static bool owns(const void *pointer) {
-    auto address = reinterpret_cast<uintptr_t>(pointer);
-    std::shared_lock lock(mutex());
-    auto after = live().upper_bound(address);
-    if (after == live().begin()) return false;
-    --after;
-    return address < after->first + after->second;
-  }
-
- private:
-  static void free(void *data) {
-    {
-      std::unique_lock lock(mutex());
-      live().erase(reinterpret_cast<uintptr_t>(data));
-    }
-    c10::GetCPUAllocator()->raw_deallocate(data);
-  }
-  static std::shared_mutex &mutex() {
-    static auto *leaked = new std::shared_mutex;
-    return *leaked;
-  }
-  static std::map<uintptr_t, size_t> &live() {
-    static auto *leaked = new std::map<uintptr_t, size_t>;
-    return *leaked;
-  }
-};
-
-Allocator *const g_allocator = new Allocator;  // leaked: storages may outlive static objects
-PinnedAllocator *const g_pinned = new PinnedAllocator;
-REGISTER_ALLOCATOR(DeviceType::PrivateUse1, g_allocator);
-
-}  // namespace
-
-c10::DeviceAllocator *allocator() { return g_allocator; }
-
 c10::Storage wrap_storage(pj_storage *storage, DeviceIndex device) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                             pj_storage_nbytes(storage), data_ptr(storage, device),
-                                                            g_allocator, /*resizable=*/true));
+                                                            allocator(), /*resizable=*/true));
 }
 
 at::Tensor make_tensor(pj_storage *storage, DeviceIndex device, c10::ScalarType type, c10::IntArrayRef sizes,
@@ -334,7 +255,9 @@ pj_storage *storage_of(const c10::StorageImpl &impl, size_t *out_offset) {
 
 bool covers_storage(const at::Tensor &tensor) {
   const auto *impl = tensor.unsafeGetTensorImpl();
+  // A foreign StorageImpl over one of our addresses may be a part of the storage.
   return impl->storage_offset() == 0 && impl->is_non_overlapping_and_dense() &&
+         impl->unsafe_storage().data_ptr().get_deleter() == release_storage &&
          static_cast<size_t>(impl->numel()) * impl->itemsize() == impl->unsafe_storage().nbytes();
 }
 
@@ -433,8 +356,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     TORCH_CHECK(storage, "the address belongs to no tpu tensor");
     return Device(DeviceType::PrivateUse1, static_cast<DeviceIndex>(pj_device_index(pj_storage_device(storage))));
   }
-  bool isPinnedPtr(const void *data) const override { return PinnedAllocator::owns(data); }
-  c10::Allocator *getPinnedMemoryAllocator() const override { return g_pinned; }
+  bool isPinnedPtr(const void *data) const override { return is_pinned(data); }
+  c10::Allocator *getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   bool hasPrimaryContext(DeviceIndex) const override { return runtime_if_started() != nullptr; }
   void init() const override { runtime(); }
   DeviceIndex deviceCount() const override { return device_count(); }
@@ -492,6 +415,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     Stream before = getStream(next.device());
     t_streams[next.device_index()] = next.id();
     return before;
+  }
+  // The types of tensors that there are.
+  c10::DeviceCapability getDeviceCapability(Device) const override {
+    c10::DeviceCapability capability;
+    uint64_t bits = 0;
+#define X(_, name) \
+  if (kToPj[static_cast<size_t>(c10::ScalarType::name)] != PJ_INVALID) bits |= uint64_t{1} << c10::kIndex_##name;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(X)
+#undef X
+    capability.capability_data.capability_bits = bits;
+    return capability;
   }
   bool queryStream(const Stream &stream) const override {
     pj_device *device = device_at(stream.device_index());

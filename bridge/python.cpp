@@ -83,7 +83,7 @@ struct Options {
 // Called once, by torch_pjrt._plugin.start() under its lock.
 void start(const std::string &plugin, const py::dict &client_options, const std::string &cache_directory,
            uint64_t cache_limit, const std::string &worker, int workers, int compile_timeout_ms, uint64_t worker_memory,
-           int queue_length) {
+           int queue_length, bool adaptive) {
   Options client(client_options);
   pj_runtime_options options{};
   options.plugin_path = plugin.c_str();
@@ -96,6 +96,7 @@ void start(const std::string &plugin, const py::dict &client_options, const std:
   options.compile_timeout_ms = compile_timeout_ms;
   options.worker_memory_bytes = worker_memory;
   options.queue_length = queue_length;
+  options.adaptive = adaptive;
   options.hooks = python_hooks();
   pj_runtime *started = nullptr;
   pj_status status;
@@ -129,15 +130,34 @@ py::list known_plugins() {
   return result;
 }
 
-py::dict memory(int index) {
-  pj_device_memory info;
-  pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &info);
-  pj_memory_stats stats;
-  pj_status untold = pj_client_memory_stats(pj_runtime_client(runtime()), index, &stats);
-  int64_t total = untold ? 0 : std::max<int64_t>(stats.limit, 0);
-  pj_status_free(untold);
-  return py::dict(py::arg("allocated") = info.allocated, py::arg("max_allocated") = info.max_allocated,
-                  py::arg("limit") = info.limit, py::arg("total") = total);
+// (bytes, shape, dtype) of every value in the device's memory.
+py::list live_values(int index) {
+  pj_device *device = device_at(static_cast<c10::DeviceIndex>(index));
+  std::vector<pj_live_value> values(pj_device_live_values(device, nullptr, 0));
+  size_t count = std::min(values.size(), pj_device_live_values(device, values.data(), values.size()));
+  py::list result;
+  for (size_t i = 0; i < count; ++i) {
+    py::tuple shape(values[i].rank);
+    for (int d = 0; d < values[i].rank; ++d) shape[d] = values[i].dims[d];
+    result.append(py::make_tuple(values[i].bytes, shape, pj_dtype_name(values[i].dtype)));
+  }
+  return result;
+}
+
+py::dict host_memory_stats() {
+  at::HostStats stats = pinned_allocator()->get_stats();
+  py::dict result;
+#define STAT(name)                                        \
+  result[#name ".current"] = stats.name.current;           \
+  result[#name ".peak"] = stats.name.peak;                 \
+  result[#name ".allocated"] = stats.name.allocated;       \
+  result[#name ".freed"] = stats.name.freed;
+  STAT(active_requests)
+  STAT(active_bytes)
+  STAT(allocations)
+  STAT(allocated_bytes)
+#undef STAT
+  return result;
 }
 
 const char *const kFallbackModes[] = {"silent", "warn", "error"};
@@ -189,7 +209,8 @@ PYBIND11_MODULE(_C, m) {
       .def("node", &Builder::node);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
-        py::arg("queue_length"));
+        py::arg("queue_length"), py::arg("adaptive"));
+  m.def("init", [] { runtime(); });
   m.def("is_started", [] { return runtime_if_started() != nullptr; });
   m.def("in_bad_fork", in_bad_fork);
   m.def("device_count", [] { return pj_runtime_device_count(runtime()); });
@@ -201,11 +222,25 @@ PYBIND11_MODULE(_C, m) {
   m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(index)); });
   m.def("plugin_info", plugin_info);
   m.def("known_plugins", known_plugins);
-  m.def("memory", memory);
-  m.def("reset_max_memory",
-        [](int index) { pj_device_reset_max_memory(device_at(static_cast<c10::DeviceIndex>(index))); });
+  m.def("live_values", live_values);
+  m.def("host_memory_stats", host_memory_stats);
+  m.def("reset_peak_host_memory_stats", [] { pinned_allocator()->reset_peak_stats(); });
+  m.def("reset_accumulated_host_memory_stats", [] { pinned_allocator()->reset_accumulated_stats(); });
+  m.def("memory_limit", [](int index) {
+    pj_device_memory memory;
+    pj_device_memory_info(device_at(static_cast<c10::DeviceIndex>(index)), &memory);
+    return memory.limit;
+  });
   m.def("set_memory_limit", [](int index, uint64_t bytes) {
     pj_device_set_memory_limit(device_at(static_cast<c10::DeviceIndex>(index)), bytes);
+  });
+  m.def("to_host_dlpack", [](const at::Tensor &tensor) {
+    return py::capsule(to_host_dlpack(tensor), "dltensor_versioned", [](PyObject *capsule) {
+      // A consumer renames the capsule and owns what is in it.
+      if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) return;
+      auto *managed = static_cast<DLManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+      managed->deleter(managed);
+    });
   });
   m.def("counters", counters);
   m.def("reset_counters", [] { pj_runtime_reset_counters(runtime()); });
@@ -215,7 +250,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_fallback", set_fallback);
   m.def("has_lowering", [](const std::string &op) { return pj_op_has_lowering(pj_runtime_op(runtime(), op.c_str())); });
   m.def("queue_length", [] { return pj_runtime_queue_length(runtime()); });
-  m.def("set_queue_length", [](int length) { pj_runtime_set_queue_length(runtime(), length); });
+  m.def("is_adaptive", [] { return pj_runtime_is_adaptive(runtime()); });
+  m.def("set_queue", [](int length, bool adaptive) { pj_runtime_set_queue(runtime(), length, adaptive); });
+  // Compiles in the background publish under the device's lock, which a thread may hold while it waits for the GIL.
+  m.def("wait_for_compiles", [] { pj_runtime_wait_for_compiles(runtime()); }, py::call_guard<py::gil_scoped_release>());
+  m.def("stop_compiles", [] {
+    if (runtime_if_started() && !in_bad_fork()) pj_runtime_stop_compiles(runtime());
+  }, py::call_guard<py::gil_scoped_release>());
   m.def("set_matmul_precision", [](int precision) { pj_runtime_set_matmul_precision(runtime(), precision); });
   m.def("set_index_mode",
         [](int mode) { pj_runtime_set_index_mode(runtime(), static_cast<pj_index_mode>(mode)); });

@@ -6,6 +6,8 @@
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/all.h>
@@ -120,13 +122,22 @@ Tensor allocate(IntArrayRef sizes, IntArrayRef strides, ScalarType type, DeviceI
   return make_tensor(pj_storage_create(device_at(index), nbytes), index, type, sizes, strides);
 }
 
+// torch.use_deterministic_algorithms: memory that nobody has written holds NaN, or the largest integer.
+bool fills_new_memory() {
+  return at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory();
+}
+
+Tensor filled(Tensor tensor) {
+  return C10_UNLIKELY(fills_new_memory()) ? at::native::fill_empty_deterministic_(tensor) : tensor;
+}
+
 Tensor empty(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<c10::Layout> layout,
              std::optional<c10::Device> device, std::optional<bool> pin_memory,
              std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   at::detail::check_size_nonnegative(sizes);
   auto strides = format_strides(sizes, format.value_or(c10::MemoryFormat::Contiguous));
-  return allocate(sizes, strides, type.value_or(c10::get_default_dtype_as_scalartype()), index_of(device));
+  return filled(allocate(sizes, strides, type.value_or(c10::get_default_dtype_as_scalartype()), index_of(device)));
 }
 
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> type,
@@ -136,7 +147,18 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<Scala
   at::detail::check_size_nonnegative(sizes);
   TORCH_CHECK(sizes.size() == strides.size(), "dimensionality of sizes (", sizes.size(),
               ") must match dimensionality of strides (", strides.size(), ")");
-  return allocate(sizes, strides, type.value_or(c10::get_default_dtype_as_scalartype()), index_of(device));
+  return filled(allocate(sizes, strides, type.value_or(c10::get_default_dtype_as_scalartype()), index_of(device)));
+}
+
+// Zeros without memory, as forward derivatives and undefined gradients are.
+Tensor efficientzerotensor(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<c10::Layout> layout,
+                           std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  check_rank(static_cast<int64_t>(sizes.size()));
+  at::native::ZeroTensorAllocator zeros(c10::Device(c10::DeviceType::PrivateUse1, index_of(device)));
+  c10::DispatchKeySet keys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+  return at::detail::empty_generic(sizes, &zeros, keys, type.value_or(c10::get_default_dtype_as_scalartype()),
+                                   std::nullopt);
 }
 
 // ---- host and device ------------------------------------------------------------------------------------------------
@@ -309,6 +331,7 @@ Tensor lazy_clone(const Tensor &self) { return clone_tensor(self, c10::MemoryFor
 const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::MemoryFormat> format) {
   at::detail::check_size_nonnegative(sizes);
   auto *impl = self.unsafeGetTensorImpl();
+  size_t before = self.storage().nbytes();
   if (impl->sizes() != sizes) {
     if (c10::multiply_integers(sizes) > 0) {  // before the sizes change: it may fail
       size_t needed = at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), impl->storage_offset());
@@ -320,6 +343,7 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<c10::
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
     impl->empty_tensor_restride(*format);
   }
+  if (C10_UNLIKELY(fills_new_memory())) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   return self;
 }
 
@@ -398,6 +422,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("_efficientzerotensor", efficientzerotensor);
   m.impl("new_empty_strided", at::native::new_empty_strided_symint);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);

@@ -1,4 +1,4 @@
-"""All tests run in strict eager mode, and again with 8 ops a region (TORCH_PJRT_QUEUE=8)."""
+"""All tests run in strict eager mode, and again with 8 ops a region (TORCH_PJRT_EAGER=fused TORCH_PJRT_QUEUE=8)."""
 import pytest
 
 
@@ -11,10 +11,8 @@ def _strict_eager(request, monkeypatch):
     if not request.node.get_closest_marker("strict_eager"):
         yield
         return
-    from torch_pjrt import _C
+    import torch
 
-    monkeypatch.setenv("TORCH_PJRT_QUEUE", "1")
-    before = _C.queue_length()
-    _C.set_queue_length(1)
-    yield
-    _C.set_queue_length(before)
+    monkeypatch.setenv("TORCH_PJRT_EAGER", "strict")
+    with torch.tpu.set_eager_mode("strict"):
+        yield

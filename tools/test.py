@@ -112,7 +112,7 @@ def device(jobs):
 
 def fused(jobs):
     """The same with 8 ops a region: equal results, fewer executions (test_fused_eager.py counts them)."""
-    return python_tests(jobs, "-m", "not strict_eager", "tests/device", "tests/models", TORCH_PJRT_QUEUE="8")
+    return python_tests(jobs, "-m", "not strict_eager", "tests/device", "tests/models", TORCH_PJRT_EAGER="fused", TORCH_PJRT_QUEUE="8")
 
 
 def counts(jobs):

@@ -32,9 +32,9 @@ static hlo_value as_row_numbers(hlo *h, const attention *a, hlo_value x) {
   return hlo_reshape(h, x, 3, (int64_t[]){a->batch * a->heads / a->groups, a->groups * a->rows, 1});
 }
 
-static bool attention_of(pj_lowering *l, int q_argument, int scale_argument, attention *a) {
+// q, k and v: [.., heads, length, width]
+static bool attention_of(pj_lowering *l, hlo_value q, hlo_value k, hlo_value v, int scale_argument, attention *a) {
   hlo *h = l->h;
-  hlo_value q = pj_tensor(l, q_argument), k = pj_tensor(l, q_argument + 1), v = pj_tensor(l, q_argument + 2);
   if (hlo_failed(h)) return false;
   if (!pj_require(l, (q.rank == 3 || q.rank == 4) && k.rank == q.rank && v.rank == q.rank, PJ_INVALID_ARGUMENT,
                   "attention: query, key and value must all have 3 or all have 4 dimensions") ||
@@ -67,10 +67,15 @@ static hlo_value transposed_times(hlo *h, const attention *a, hlo_value x, hlo_v
   return hlo_dot_general(h, x, y, (int[]){0}, (int[]){0}, 1, (int[]){1}, (int[]){1}, 1, a->math);
 }
 
+// scale * q k^T, [batch, heads, rows, columns]
+static hlo_value products_of(hlo *h, const attention *a) {
+  return hlo_mul(h, as_scores(h, a, times_transposed(h, a, a->q, a->k)), a->scale);
+}
+
 // scale * q k^T + bias, and -inf where a boolean bias is false or, when causal, the key comes after the query
 static hlo_value scores_of(pj_lowering *l, const attention *a, int bias_argument, bool causal) {
   hlo *h = l->h;
-  hlo_value s = hlo_mul(h, as_scores(h, a, times_transposed(h, a, a->q, a->k)), a->scale);
+  hlo_value s = products_of(h, a);
   hlo_value masked = hlo_lowest(h, a->math);
   if (pj_present(l, bias_argument)) {
     hlo_value bias = pj_tensor(l, bias_argument);
@@ -96,6 +101,32 @@ static bool require_no_dropout(pj_lowering *l, int argument) {
   return pj_require(l, pj_float(l, argument) == 0, PJ_UNIMPLEMENTED, "attention: dropout has no lowering");
 }
 
+// softmax(s) v at the rows of the products, and log(sum(exp(s))) of each
+static hlo_value mixed_by(hlo *h, const attention *a, hlo_value s, hlo_value *out_logsumexp) {
+  hlo_value most = finite_or_zero(h, pj_reduce(h, HLO_MAX, s, &COLUMNS));
+  hlo_value weights = hlo_exp(h, hlo_sub(h, s, hlo_keep(h, most, 2)));
+  hlo_value sum = pj_reduce(h, HLO_ADD, weights, &COLUMNS);
+  hlo_value mixed = hlo_matmul(h, hlo_convert(h, weights, a->dtype), a->v, a->math);
+  hlo_value divisor = hlo_select(h, hlo_eq(h, sum, pj_full_like(h, sum, 0)), pj_full_like(h, sum, 1), sum);
+  *out_logsumexp = hlo_add(h, hlo_log(h, sum), most);
+  return hlo_div(h, mixed, hlo_keep(h, divisor, 2));
+}
+
+// With p = exp(s - logsumexp): dv = p^T do, ds = p * (do v^T - rowsum(do * out)), dq = scale * ds k,
+// dk = scale * ds^T q.
+typedef struct gradients { hlo_value q, k, v, scores; } gradients;
+
+static gradients gradients_of(hlo *h, const attention *a, hlo_value s, hlo_value logsumexp, hlo_value out,
+                              hlo_value grad) {
+  hlo_value p = hlo_exp(h, hlo_sub(h, s, finite_or_zero(h, logsumexp)));
+  hlo_value product = hlo_mul(h, hlo_convert(h, grad, a->math), hlo_convert(h, out, a->math));
+  hlo_value delta = hlo_keep(h, pj_reduce(h, HLO_ADD, product, &COLUMNS), 2);
+  hlo_value ds = hlo_mul(h, p, hlo_sub(h, times_transposed(h, a, grad, a->v), delta));
+  hlo_value scaled = hlo_convert(h, hlo_mul(h, ds, a->scale), a->dtype);
+  return (gradients){.q = hlo_matmul(h, scaled, a->k, a->math), .k = transposed_times(h, a, scaled, a->q),
+                     .v = transposed_times(h, a, hlo_convert(h, p, a->dtype), grad), .scores = ds};
+}
+
 // Results beside the integers max_q and max_k and the undefined tensors, which are not in the list.
 enum { OUTPUT, LOGSUMEXP, SEED, OFFSET };
 
@@ -104,15 +135,10 @@ enum { OUTPUT, LOGSUMEXP, SEED, OFFSET };
 static void lower_attention(pj_lowering *l) {
   hlo *h = l->h;
   attention a;
-  if (!require_no_dropout(l, 4) || !attention_of(l, 0, 7, &a)) return;
-  hlo_value s = scores_of(l, &a, 3, pj_bool(l, 5));
-  hlo_value most = finite_or_zero(h, pj_reduce(h, HLO_MAX, s, &COLUMNS));
-  hlo_value weights = hlo_exp(h, hlo_sub(h, s, hlo_keep(h, most, 2)));
-  hlo_value sum = pj_reduce(h, HLO_ADD, weights, &COLUMNS);
-  hlo_value mixed = hlo_matmul(h, hlo_convert(h, weights, a.dtype), a.v, a.math);
-  hlo_value divisor = hlo_select(h, hlo_eq(h, sum, pj_full_like(h, sum, 0)), pj_full_like(h, sum, 1), sum);
-  pj_return_reshaped(l, OUTPUT, hlo_div(h, mixed, hlo_keep(h, divisor, 2)));
-  pj_return_reshaped(l, LOGSUMEXP, hlo_add(h, hlo_log(h, sum), most));
+  if (!require_no_dropout(l, 4) || !attention_of(l, pj_tensor(l, 0), pj_tensor(l, 1), pj_tensor(l, 2), 7, &a)) return;
+  hlo_value logsumexp, out = mixed_by(h, &a, scores_of(l, &a, 3, pj_bool(l, 5)), &logsumexp);
+  pj_return_reshaped(l, OUTPUT, out);
+  pj_return_reshaped(l, LOGSUMEXP, logsumexp);
   for (int i = SEED; i <= OFFSET; ++i)
     if (pj_wanted(l, i)) pj_return_reshaped(l, i, hlo_constant_int(h, PJ_S64, 0));
 }
@@ -129,33 +155,126 @@ static hlo_value sum_to(hlo *h, hlo_value grad, pj_type bias) {
 
 // aten::_scaled_dot_product_fused_attention_overrideable_backward(grad_out, query, key, value, attn_bias,
 // grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed,
-// philox_offset, *, scale). With p = exp(s - logsumexp): dv = p^T do, ds = p * (do v^T - rowsum(do * out)),
-// dq = scale * ds k, dk = scale * ds^T q, dbias = ds.
+// philox_offset, *, scale). The bias's gradient is that of the scores.
 static void lower_attention_backward(pj_lowering *l) {
   hlo *h = l->h;
   attention a;
-  if (!require_no_dropout(l, 12) || !attention_of(l, 1, 16, &a)) return;
+  if (!require_no_dropout(l, 12) || !attention_of(l, pj_tensor(l, 1), pj_tensor(l, 2), pj_tensor(l, 3), 16, &a)) return;
   hlo_value grad = by_key_head(h, &a, pj_tensor(l, 0), a.groups), out = by_key_head(h, &a, pj_tensor(l, 6), a.groups);
   hlo_value logsumexp = hlo_convert(h, as_row_numbers(h, &a, pj_tensor(l, 7)), a.math);
-  hlo_value p = hlo_exp(h, hlo_sub(h, scores_of(l, &a, 4, pj_bool(l, 13)), finite_or_zero(h, logsumexp)));
-  hlo_value product = hlo_mul(h, hlo_convert(h, grad, a.math), hlo_convert(h, out, a.math));
-  hlo_value delta = hlo_keep(h, pj_reduce(h, HLO_ADD, product, &COLUMNS), 2);
-  hlo_value ds = hlo_mul(h, p, hlo_sub(h, times_transposed(h, &a, grad, a.v), delta));
-  hlo_value scaled = hlo_convert(h, hlo_mul(h, ds, a.scale), a.dtype);
-  pj_return_reshaped(l, 0, hlo_matmul(h, scaled, a.k, a.math));
-  pj_return_reshaped(l, 1, transposed_times(h, &a, scaled, a.q));
-  pj_return_reshaped(l, 2, transposed_times(h, &a, hlo_convert(h, p, a.dtype), grad));
+  gradients g = gradients_of(h, &a, scores_of(l, &a, 4, pj_bool(l, 13)), logsumexp, out, grad);
+  pj_return_reshaped(l, 0, g.q);
+  pj_return_reshaped(l, 1, g.k);
+  pj_return_reshaped(l, 2, g.v);
   if (!pj_wanted(l, 3)) return;
   int count;
   const int64_t *asked = pj_ints(l, 5, &count);
   pj_type bias = pj_result_type(l, 3);
-  if (count == 4 && asked[3]) pj_return_reshaped(l, 3, sum_to(h, as_scores(h, &a, ds), bias));
+  if (count == 4 && asked[3]) pj_return_reshaped(l, 3, sum_to(h, as_scores(h, &a, g.scores), bias));
   else pj_return(l, 3, hlo_full(h, bias.dtype, bias.rank, bias.dims, 0));
+}
+
+// ---- sequences of different lengths, one after the other ------------------------------------------------------------
+
+// [length, heads, width] as [heads, length, width], and back
+static hlo_value swap_heads(hlo *h, hlo_value x) { return hlo_swap(h, x, 0, 1); }
+
+// Of `length` rows, in which sequence each is, and how far before the end of that (negative). `bounds` are where
+// sequences begin and end: 0, the first one's end, ... Rows after the last end are in no sequence.
+typedef struct places { hlo_value sequence, end; } places;
+
+static places places_of(hlo *h, hlo_value bounds, int64_t length) {
+  int64_t dims[2] = {length, bounds.dims[0]};
+  hlo_value row = hlo_iota(h, PJ_S32, 2, dims, 0);
+  hlo_value bound = hlo_broadcast_in_dim(h, hlo_convert(h, bounds, PJ_S32), 2, dims, (int[]){1});
+  hlo_value begun = hlo_le(h, bound, row), most = hlo_broadcast_to(h, hlo_highest(h, PJ_S32), 2, dims);
+  hlo_value end = hlo_reduce(h, HLO_MIN, hlo_select(h, begun, most, bound), (int[]){1}, 1);
+  return (places){.sequence = hlo_reduce_sum(h, hlo_convert(h, begun, PJ_S32), 1),
+                  .end = hlo_sub(h, hlo_iota(h, PJ_S32, 1, &length, 0), end)};
+}
+
+// -inf where query and key are in different sequences, or the key is outside of the window round the query. Both are
+// counted from the ends of their sequences, as FlashAttention aligns a causal mask when the lengths differ.
+static hlo_value scores_in_sequences(pj_lowering *l, const attention *a, int bounds, int causal, int window) {
+  hlo *h = l->h;
+  hlo_value bounds_q = pj_tensor(l, bounds), bounds_k = pj_tensor(l, bounds + 1);
+  bool vectors = bounds_q.rank == 1 && bounds_k.rank == 1 && bounds_q.dims[0] == bounds_k.dims[0];
+  if (!pj_require(l, vectors && bounds_q.dims[0] > 0, PJ_INVALID_ARGUMENT,
+                  "attention: cu_seq_q and cu_seq_k must be vectors of the same length, from 1 up")) return bounds_q;
+  places q = places_of(h, bounds_q, a->rows), k = places_of(h, bounds_k, a->columns);
+  hlo_value s = products_of(h, a);
+  hlo_value sequence = hlo_broadcast_in_dim(h, q.sequence, 4, s.dims, (int[]){2});
+  hlo_value keep = hlo_and(h, hlo_eq(h, sequence, hlo_broadcast_in_dim(h, k.sequence, 4, s.dims, (int[]){3})),
+                           hlo_lt(h, sequence, hlo_constant_int(h, PJ_S32, bounds_q.dims[0])));
+  hlo_value ahead = hlo_sub(h, hlo_broadcast_in_dim(h, k.end, 4, s.dims, (int[]){3}),
+                            hlo_broadcast_in_dim(h, q.end, 4, s.dims, (int[]){2}));
+  int64_t left = pj_present(l, window) ? pj_int(l, window) : -1;
+  int64_t right = pj_bool(l, causal) ? 0 : pj_present(l, window + 1) ? pj_int(l, window + 1) : -1;
+  if (left >= 0) keep = hlo_and(h, keep, hlo_ge(h, ahead, hlo_constant_int(h, PJ_S32, -left)));
+  if (right >= 0) keep = hlo_and(h, keep, hlo_le(h, ahead, hlo_constant_int(h, PJ_S32, right)));
+  return as_rows(h, a, hlo_select(h, keep, s, hlo_lowest(h, a->math)));
+}
+
+static bool sequences_of(pj_lowering *l, int q, int bounds, int dropout, int scale, attention *a) {
+  hlo *h = l->h;
+  hlo_value x[3];
+  bool ranks = true;
+  for (int i = 0; i < 3; ++i) {
+    x[i] = pj_tensor(l, q + i);
+    ranks = ranks && x[i].rank == 3;
+  }
+  return pj_require(l, ranks && pj_present(l, bounds) && pj_present(l, bounds + 1), PJ_INVALID_ARGUMENT,
+                    "flash attention on the tpu device is that of varlen_attn: query, key and value of 3 dimensions, "
+                    "cu_seq_q and cu_seq_k given; else use scaled_dot_product_attention") &&
+         require_no_dropout(l, dropout) &&
+         attention_of(l, swap_heads(h, x[0]), swap_heads(h, x[1]), swap_heads(h, x[2]), scale, a);
+}
+
+static void return_by_length(pj_lowering *l, int result, hlo_value x, int64_t heads, int64_t length) {
+  int64_t width = x.dims[x.rank - 1];
+  pj_return(l, result, swap_heads(l->h, hlo_reshape(l->h, x, 3, (int64_t[]){heads, length, width})));
+}
+
+// aten::_flash_attention_forward(query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal,
+// return_debug_mask, *, scale, window_size_left, window_size_right, seqused_k, alibi_slopes, block_table, num_splits)
+static void lower_sequences(pj_lowering *l) {
+  hlo *h = l->h;
+  attention a;
+  bool plain = !pj_present(l, 13) && !pj_present(l, 14) && !pj_present(l, 15) && !pj_bool(l, 9);
+  if (!pj_require(l, plain, PJ_INVALID_ARGUMENT, "flash attention on the tpu device has no seqused_k, alibi_slopes, "
+                                                 "block_table and debug mask") ||
+      !sequences_of(l, 0, 3, 7, 10, &a)) return;
+  hlo_value logsumexp, out = mixed_by(h, &a, scores_in_sequences(l, &a, 3, 8, 11), &logsumexp);
+  return_by_length(l, 0, out, a.heads, a.rows);
+  pj_return_reshaped(l, 1, logsumexp);
+  for (int i = 2; i < 5; ++i) {  // the random state, and what nobody uses
+    pj_type type = pj_result_type(l, i);
+    pj_return(l, i, hlo_full(h, type.dtype, type.rank, type.dims, 0));
+  }
+}
+
+// aten::_flash_attention_backward(grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
+// dropout_p, is_causal, rng_state, unused, *, scale, window_size_left, window_size_right)
+static void lower_sequences_backward(pj_lowering *l) {
+  hlo *h = l->h;
+  attention a;
+  if (!sequences_of(l, 1, 6, 10, 14, &a)) return;
+  hlo_value grad = by_key_head(h, &a, swap_heads(h, pj_tensor(l, 0)), a.groups);
+  hlo_value out = by_key_head(h, &a, swap_heads(h, pj_tensor(l, 4)), a.groups);
+  hlo_value logsumexp = hlo_convert(h, as_row_numbers(h, &a, pj_tensor(l, 5)), a.math);
+  gradients g = gradients_of(h, &a, scores_in_sequences(l, &a, 6, 11, 15), logsumexp, out, grad);
+  return_by_length(l, 0, g.q, a.heads, a.rows);
+  return_by_length(l, 1, g.k, a.heads / a.groups, a.columns);
+  return_by_length(l, 2, g.v, a.heads / a.groups, a.columns);
 }
 
 PJ_LOWERINGS(attention_lowerings) = {
     {"aten::_scaled_dot_product_fused_attention_overrideable", lower_attention, .statics = PJ_STATIC(4)},
     {"aten::_scaled_dot_product_fused_attention_overrideable_backward", lower_attention_backward,
      .statics = PJ_STATIC(12)},
+    // max_q and max_k change with every batch and nothing is read of them: PJ_START ends their recompiles.
+    {"aten::_flash_attention_forward", lower_sequences, .statics = PJ_STATIC(7), .starts = PJ_START(5) | PJ_START(6)},
+    {"aten::_flash_attention_backward", lower_sequences_backward, .statics = PJ_STATIC(10),
+     .starts = PJ_START(8) | PJ_START(9)},
     {0},
 };

@@ -154,7 +154,8 @@ struct pj_device {
   pj_map numbers;                   // contents -> pj_buffer of run-time numbers
   pj_value live;                    // head of the list of live values
   _Atomic(pj_value *) dead;         // values nobody holds any more, to be freed under the lock
-  uint64_t allocated, max_allocated, limit;
+  pj_memory_count bytes, values;    // of live values that are in memory
+  uint64_t refusals, limit;
   uint64_t point;                   // runs so far
   pj_check *checks;
   uint32_t check_count, check_capacity;
@@ -223,6 +224,8 @@ pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffe
 bool pj_value_retain_live(pj_value *value);
 // Gives the value its buffer. The lock is held.
 void pj_value_set_buffer(pj_value *value, pj_buffer *buffer);
+// Takes its buffer from it. The lock is held.
+void pj_value_free_buffer(pj_value *value);
 // Frees the values that nobody holds any more. The lock is held.
 void pj_device_drain(pj_device *device);
 // RESOURCE_EXHAUSTED, with the largest live tensors, when `bytes` more would exceed the limit. The lock is held.

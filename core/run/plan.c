@@ -36,7 +36,7 @@ void pj_plan_destroy(void *argument) {
   free(plan);
 }
 
-// ---- why a key is new -------------------------------------------------------------------------------------------------
+// ---- why a key is new -----------------------------------------------------------------------------------------------
 
 static bool same_dims(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
   return rank_a == rank_b && !memcmp(a, b, (size_t)rank_a * sizeof *a);
@@ -69,7 +69,7 @@ static const char *difference(const pj_signature *old, const pj_signature *new) 
   return "new constant";
 }
 
-// ---- making -----------------------------------------------------------------------------------------------------------
+// ---- making ---------------------------------------------------------------------------------------------------------
 
 static pj_status out_of_memory(void) { return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory"); }
 
@@ -208,7 +208,7 @@ pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor
 size_t pj_plan_result_count(const pj_plan *plan) { return plan->result_count; }
 const pj_tensor_spec *pj_plan_result(const pj_plan *plan, size_t i) { return &plan->results[i]; }
 
-// ---- plans of several nodes ---------------------------------------------------------------------------------------------
+// ---- plans of several nodes -----------------------------------------------------------------------------------------
 
 // The graph is the plan's from the start; `refs` says what each numbered value is in it.
 struct pj_builder {

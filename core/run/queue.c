@@ -12,7 +12,7 @@ static bool interrupted(void *context) {
   return runtime->hooks.interrupted && runtime->hooks.interrupted();
 }
 
-// ---- running ------------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 // A signal handler or finalizer that uses the device while its thread compiles: waiting would be for ever.
 static bool runs_here(const pj_device *device) {
@@ -51,12 +51,7 @@ pj_status pj_device_wait_until_idle(pj_device *device) { return wait_while(devic
 // Donated inputs have no memory any more, before the outputs that took it are counted.
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
   pj_count(&device->runtime->counters.donations, program->donated_count);
-  for (uint32_t i = 0; i < program->donated_count; ++i) {
-    pj_value *v = region->inputs[program->donated[i]];
-    pj_buffer_destroy(device->runtime->client, v->buffer);
-    v->buffer = NULL;
-    device->allocated -= v->bytes;
-  }
+  for (uint32_t i = 0; i < program->donated_count; ++i) pj_value_free_buffer(region->inputs[program->donated[i]]);
 }
 
 static pj_status execute(pj_device *device, pj_region *region, const pj_program *program) {
@@ -217,7 +212,7 @@ pj_status pj_device_cut(pj_device *device) {
   return status;
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 static pj_status end_op(pj_device *device) {
   if (runs_here(device)) return NULL;  // runs with the next op

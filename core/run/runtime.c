@@ -165,7 +165,7 @@ void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive) {
 void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision) { atomic_store(&runtime->precision, precision); }
 void pj_runtime_set_index_mode(pj_runtime *runtime, pj_index_mode mode) { atomic_store(&runtime->index_mode, (int)mode); }
 
-// ---- ops --------------------------------------------------------------------------------------------------------------
+// ---- ops ------------------------------------------------------------------------------------------------------------
 
 const pj_op *pj_runtime_op(pj_runtime *runtime, const char *overload) {
   uint64_t key[32] = {0};
@@ -204,7 +204,7 @@ bool pj_number_is_special(double number) {
 
 uint32_t pj_op_shape_only(const pj_op *op) { return op->entry ? op->entry->shape_only : 0; }
 
-// ---- counters and explanations ------------------------------------------------------------------------------------------
+// ---- counters and explanations --------------------------------------------------------------------------------------
 
 // X(counter): each is read and reset alike.
 #define COUNTERS(X) \

@@ -110,6 +110,29 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
   return status;
 }
 
+pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer) {
+  pj_runtime *runtime = device->runtime;
+  *out_pointer = NULL;
+  PJ_TRY(pj_runtime_check(runtime));
+  if (strcmp(pj_client_platform(runtime->client), "cpu") != 0)
+    return pj_error(PJ_UNIMPLEMENTED, "the memory of a %s device cannot be read in place",
+                    pj_client_platform(runtime->client));
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  pj_status status = compute(device, value);
+  pthread_mutex_unlock(&device->lock);
+  PJ_TRY(status);
+  void *token = block(runtime);
+  status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
+  unblock(runtime, token);
+  PJ_TRY(keep_error(device, value, status));
+  value->ready = true;
+  uintptr_t address;
+  PJ_TRY(pj_buffer_pointer(runtime->client, value->buffer, &address));
+  *out_pointer = (const void *)address;
+  return NULL;
+}
+
 pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value) {
   pj_runtime *runtime = from->runtime;
   PJ_TRY(pj_runtime_check(runtime));
@@ -130,7 +153,7 @@ pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj
   return NULL;
 }
 
-// ---- waiting ----------------------------------------------------------------------------------------------------------
+// ---- waiting --------------------------------------------------------------------------------------------------------
 
 static pj_status read_check(pj_runtime *runtime, const pj_check *check) {
   bool flags[256];

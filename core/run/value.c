@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "run/internal.h"
 
@@ -29,12 +30,31 @@ pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs)
   return v;
 }
 
+static void take(pj_memory_count *count, uint64_t amount) {
+  count->current += amount;
+  count->allocated += amount;
+  if (count->current > count->peak) count->peak = count->current;
+}
+
+static void give(pj_memory_count *count, uint64_t amount) {
+  count->current -= amount;
+  count->freed += amount;
+}
+
 void pj_value_set_buffer(pj_value *v, pj_buffer *buffer) {
   pj_device *device = v->device;
   v->buffer = buffer;
   v->point = device->point;
-  device->allocated += v->bytes;
-  if (device->allocated > device->max_allocated) device->max_allocated = device->allocated;
+  take(&device->bytes, v->bytes);
+  take(&device->values, 1);
+}
+
+void pj_value_free_buffer(pj_value *v) {
+  pj_device *device = v->device;
+  pj_buffer_destroy(device->runtime->client, v->buffer);
+  v->buffer = NULL;
+  give(&device->bytes, v->bytes);
+  give(&device->values, 1);
 }
 
 pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer) {
@@ -67,10 +87,7 @@ void pj_device_drain(pj_device *device) {
     pj_value *next = v->next_dead;
     v->previous->next = v->next;
     v->next->previous = v->previous;
-    if (v->buffer) {
-      device->allocated -= v->bytes;
-      pj_buffer_destroy(device->runtime->client, v->buffer);
-    }
+    if (v->buffer) pj_value_free_buffer(v);
     pj_status_free(v->error);
     free(v);
     v = next;
@@ -82,7 +99,7 @@ int pj_value_rank(const pj_value *v) { return v->type->rank; }
 const int64_t *pj_value_dims(const pj_value *v) { return v->type->dims; }
 size_t pj_value_bytes(const pj_value *v) { return v->bytes; }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 enum { LARGEST = 5 };
 
@@ -94,7 +111,8 @@ static void type_text(const pj_type *type, char *out, size_t size) {
 }
 
 pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
-  if (!device->limit || device->allocated + bytes <= device->limit) return NULL;
+  if (!device->limit || device->bytes.current + bytes <= device->limit) return NULL;
+  device->refusals += 1;
   const pj_value *largest[LARGEST] = {0};
   for (const pj_value *v = device->live.next; v != &device->live; v = v->next) {
     if (!v->buffer) continue;
@@ -120,22 +138,59 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
                   "tpu:%d out of memory: tried to allocate %.2f MiB; %.2f MiB of the limit of %.2f MiB are in use. The "
                   "largest live tensors: %s. Free some of them, or raise the limit with "
                   "torch.tpu.set_per_process_memory_fraction",
-                  device->index, (double)bytes / 1048576.0, (double)device->allocated / 1048576.0,
+                  device->index, (double)bytes / 1048576.0, (double)device->bytes.current / 1048576.0,
                   (double)device->limit / 1048576.0, *list ? list : "none");
+}
+
+static uint64_t total_memory(const pj_device *device) {
+  if (atomic_load(&device->runtime->forked)) return 0;
+  pj_memory_stats stats;
+  pj_status untold = pj_client_memory_stats(device->runtime->client, device->index, &stats);
+  bool told = !untold && stats.limit > 0;
+  pj_status_free(untold);
+  return told ? (uint64_t)stats.limit : (uint64_t)sysconf(_SC_PAGESIZE) * (uint64_t)sysconf(_SC_PHYS_PAGES);
 }
 
 void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory) {
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
-  *out_memory = (pj_device_memory){device->allocated, device->max_allocated, device->limit};
+  *out_memory = (pj_device_memory){.bytes = device->bytes, .values = device->values, .refusals = device->refusals,
+                                   .limit = device->limit, .total = total_memory(device)};
   pthread_mutex_unlock(&device->lock);
 }
 
-void pj_device_reset_max_memory(pj_device *device) {
+void pj_device_reset_peak_memory(pj_device *device) {
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
-  device->max_allocated = device->allocated;
+  device->bytes.peak = device->bytes.current;
+  device->values.peak = device->values.current;
   pthread_mutex_unlock(&device->lock);
+}
+
+void pj_device_reset_memory_sums(pj_device *device) {
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  device->bytes.allocated = device->bytes.freed = 0;
+  device->values.allocated = device->values.freed = 0;
+  device->refusals = 0;
+  pthread_mutex_unlock(&device->lock);
+}
+
+size_t pj_device_live_values(pj_device *device, pj_live_value *out_values, size_t capacity) {
+  size_t count = 0;
+  pthread_mutex_lock(&device->lock);
+  pj_device_drain(device);
+  for (const pj_value *v = device->live.next; v != &device->live; v = v->next) {
+    if (!v->buffer) continue;
+    if (count < capacity) {
+      pj_live_value *out = &out_values[count];
+      *out = (pj_live_value){.dtype = v->type->dtype, .rank = v->type->rank, .bytes = v->bytes};
+      memcpy(out->dims, v->type->dims, (size_t)v->type->rank * sizeof v->type->dims[0]);
+    }
+    count += 1;
+  }
+  pthread_mutex_unlock(&device->lock);
+  return count;
 }
 
 void pj_device_set_memory_limit(pj_device *device, uint64_t bytes) {

@@ -20,12 +20,13 @@ def _load() -> None:
     if torch.__version__.split(".")[:2] != ["2", "13"]:
         raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed; "
                           "run: pip install 'torch==2.13.*', or install the torch_pjrt of that torch")
-    from torch_pjrt import _C, _patches, tpu
+    from torch_pjrt import _C, _patches, dynamo, tpu
 
     _C.register_kernels()
     _patches.apply()
     torch._register_device_module("tpu", tpu)
     sys.modules["torch.tpu"] = tpu
+    dynamo.apply()
 
 
 class _Unusable(RuntimeError, AttributeError):

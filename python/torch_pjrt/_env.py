@@ -47,16 +47,29 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
+def chips(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"is no list of chip numbers: {text!r}")
+    if len(set(map(int, parts))) < len(parts):
+        raise ValueError(f"names a chip twice: {text!r}")
+    return [int(part) for part in parts]
+
+
 VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
              "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
     Variable("TORCH_PJRT_CPU_DEVICES", whole(1), 1, "Number of devices of a CPU plugin in one process."),
+    Variable("TPU_VISIBLE_CHIPS", chips, [], "libtpu's own mask: the chips that this process sees, `0,1`. A CPU plugin "
+             "makes as many devices as it names. Empty: all."),
     Variable("TORCH_PJRT_CACHE_DIR", str, "~/.cache/torch_pjrt", "Directory of compiled programs; empty: no disk cache."),
     Variable("TORCH_PJRT_CACHE_BYTES", whole(0), 0, "Size limit of that directory in bytes; 0: the core's default."),
     Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),
     Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", whole(0), 0, "Longest compile in milliseconds; 0: the core's default."),
     Variable("TORCH_PJRT_WORKER_BYTES", whole(0), 0, "Memory limit of one compile worker in bytes; 0: none."),
-    Variable("TORCH_PJRT_QUEUE", whole(1), 1, "Ops per region at most; 1: every op runs at once (strict eager)."),
+    Variable("TORCH_PJRT_EAGER", choice("strict", "fused", "adaptive"), "strict", "Whether every op runs at its call, or "
+             "several as one program (torch.tpu.set_eager_mode)."),
+    Variable("TORCH_PJRT_QUEUE", whole(2), 64, "Ops of one program at most, in fused and adaptive eager."),
     Variable("TORCH_PJRT_FALLBACK", choice("warn", "error", "silent"), "warn", "What happens when an op has to run on "
              "the CPU: a warning once per op, an error, or nothing. It is counted in any case."),
     Variable("TORCH_PJRT_INDEX_CHECK", choice("deferred", "strict", "off"), "deferred", "When an index out of range is "

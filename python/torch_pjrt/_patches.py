@@ -4,8 +4,10 @@ import threading
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.dlpack import DLDeviceType
 
 from torch_pjrt import _C, _plugin, _printing
+from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
 
@@ -49,22 +51,55 @@ def _autocast_dtype() -> None:
     get_autocast_dtype("tpu")
 
 
-def _to_dlpack() -> None:
-    """DLPack export would hand out a tensor's data pointer, which is no address of its bytes."""
+def _dlpack() -> None:
+    """DLPack does not know the name of a renamed device, and cannot tell a consumer that memory is for reading only.
+
+    Between tensors of the device the capsule holds the address, and the new tensor shares the storage. A consumer that
+    asks for the CPU (numpy.from_dlpack(x, device="cpu")) gets a CPU plugin's memory itself, read-only, else a copy.
+    """
+    to_dlpack, to_device = torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__
+
+    @functools.wraps(to_dlpack)
+    def __dlpack__(self, *, stream=-1, max_version=None, dl_device=None, copy=None):
+        if self.device.type != "tpu":
+            return to_dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        if self.is_neg():
+            raise BufferError("Can't export tensors with the negative bit set")
+        host = dl_device is not None and dl_device[0] == DLDeviceType.kDLCPU
+        if not host or self.requires_grad or self.is_conj():  # the original tells what is wrong
+            return to_dlpack(self, max_version=max_version, dl_device=dl_device, copy=copy)
+        versioned = max_version is not None and max_version[0] >= 1
+        if versioned and not copy and _C.plugin_info()["platform"] == "cpu":
+            return _C.to_host_dlpack(self)
+        if copy is False:
+            raise BufferError("the bytes of a tpu tensor cannot be exported without a copy")
+        return to_dlpack(self.cpu(), max_version=max_version)
+
+    @functools.wraps(to_device)
+    def __dlpack_device__(self):
+        return (DLDeviceType.kDLExtDev, self.device.index) if self.device.type == "tpu" else to_device(self)
+
+    torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__ = __dlpack__, __dlpack_device__
+
+
+def _share_memory() -> None:
+    """PyTorch takes the memory of every device but the CPU for shared; a PJRT plugin shares none between processes."""
 
     def refuse_tpu(original):
         @functools.wraps(original)
-        def to_dlpack(tensor, *args, **kwargs):
-            if isinstance(tensor, torch.Tensor) and tensor.device.type == "tpu":
-                raise BufferError("a tpu tensor cannot be exported by DLPack: its bytes belong to the PJRT plugin; "
-                                  "copy it to the CPU first, tensor.cpu()")
-            return original(tensor, *args, **kwargs)
+        def share(self, *args, **kwargs):
+            if self.device.type == "tpu":
+                raise RuntimeError("tpu memory cannot be shared between processes: send tensor.cpu(), and move it to "
+                                   "the device there")
+            return original(self, *args, **kwargs)
 
-        return to_dlpack
+        return share
 
-    torch.Tensor.__dlpack__ = refuse_tpu(torch.Tensor.__dlpack__)
-    torch.utils.dlpack.to_dlpack = refuse_tpu(torch.utils.dlpack.to_dlpack)
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack
+    storage = torch.UntypedStorage
+    for name in ("share_memory_", "_share_fd_cpu_", "_share_filename_cpu_"):
+        setattr(storage, name, refuse_tpu(getattr(storage, name)))
+    is_shared = storage.is_shared
+    storage.is_shared = functools.wraps(is_shared)(lambda self: self.device.type != "tpu" and is_shared(self))
 
 
 def _print() -> None:
@@ -90,6 +125,22 @@ def _after_optimizer_step() -> None:
     register_optimizer_step_post_hook(cut)
 
 
+def _flex_attention() -> None:
+    """It has a list of devices that it accepts."""
+
+    def change(module) -> None:
+        original = module._validate_device
+
+        @functools.wraps(original)
+        def validate(query, key, value) -> None:
+            if query.device.type != "tpu":
+                original(query, key, value)
+
+        module._validate_device = validate
+
+    after_import("torch.nn.attention.flex_attention", change)
+
+
 _meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
 
 
@@ -111,8 +162,10 @@ def _fused_gru_cell() -> None:
 def apply() -> None:
     _set_float32_matmul_precision()
     _autocast_dtype()
-    _to_dlpack()
+    _dlpack()
+    _share_memory()
     _print()
     _after_optimizer_step()
     _fused_gru_cell()
+    _flex_attention()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

@@ -65,9 +65,18 @@ def available() -> bool:
         return False
 
 
+def _cpu_devices() -> int:
+    """How many devices a CPU plugin makes: as many as libtpu's mask names, for a process that sees some of the chips."""
+    count, chips = _env.get("TORCH_PJRT_CPU_DEVICES"), _env.get("TPU_VISIBLE_CHIPS")
+    if chips and "TORCH_PJRT_CPU_DEVICES" in os.environ and max(chips) >= count:
+        raise ValueError(f"TPU_VISIBLE_CHIPS={os.environ['TPU_VISIBLE_CHIPS']}: TORCH_PJRT_CPU_DEVICES={count} makes "
+                         f"only the chips 0 to {count - 1}")
+    return len(chips) or count
+
+
 def _client_options(path: str) -> dict:
     platform = next((p["platform"] for p in _C.known_plugins() if path.endswith(p["file"])), "")
-    return {"cpu_device_count": _env.get("TORCH_PJRT_CPU_DEVICES")} if platform == "cpu" else {}
+    return {"cpu_device_count": _cpu_devices()} if platform == "cpu" else {}
 
 
 def _backward_threads_sleep() -> bool:
@@ -102,15 +111,17 @@ def start() -> None:
         path = select()
         worker = pathlib.Path(__file__).with_name("pj-worker")
         workers = _env.get("TORCH_PJRT_WORKERS")
-        cache = _env.get("TORCH_PJRT_CACHE_DIR")
+        cache, eager = _env.get("TORCH_PJRT_CACHE_DIR"), _env.get("TORCH_PJRT_EAGER")
         _C.start(plugin=path, client_options=_client_options(path),
                  cache_directory=os.path.expanduser(cache) if cache else "",
                  cache_limit=_env.get("TORCH_PJRT_CACHE_BYTES"), worker=str(worker) if workers and worker.exists() else "",
                  workers=workers, compile_timeout_ms=_env.get("TORCH_PJRT_COMPILE_TIMEOUT_MS"),
-                 worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"), queue_length=_env.get("TORCH_PJRT_QUEUE"))
+                 worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"),
+                 queue_length=1 if eager == "strict" else _env.get("TORCH_PJRT_QUEUE"), adaptive=eager == "adaptive")
         if not fallback_chosen:
             _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
         atexit.register(_settle_backward)
+        atexit.register(_C.stop_compiles)
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
         for call in after_start:
             call()

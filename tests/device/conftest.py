@@ -1,7 +1,7 @@
 """Every test begins with the same seed."""
 import pytest
 import torch
-import torch_pjrt
+import torch_pjrt  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,5 @@ def native():
 
 @pytest.fixture
 def fused_eager():
-    before = torch_pjrt._C.queue_length()
-    torch.tpu.set_eager_mode("fused", length=8)
-    yield
-    torch_pjrt._C.set_queue_length(before)
+    with torch.tpu.set_eager_mode("fused", length=8):
+        yield

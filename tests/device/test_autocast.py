@@ -158,3 +158,57 @@ def test_custom_functions_take_the_type_that_they_ask_for():
         assert y.dtype is torch.float32
     y.sum().backward()
     assert x.grad.dtype is torch.bfloat16
+
+
+def scaled_training(d, fused):
+    """Four steps, the third of which overflows."""
+    torch.manual_seed(2)
+    model = nn.Linear(4, 3).to(d)
+    opt = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    scaler = torch.amp.GradScaler(d, init_scale=2.0**10, growth_interval=2)
+    scales, norms = [], []
+    for step in range(4):
+        loss = model(torch.linspace(-1, 1, 8).reshape(2, 4).to(d)).square().sum() * (float("inf") if step == 2 else 1)
+        opt.zero_grad()
+        scaler.scale(loss).backward()
+        if not fused:
+            scaler.unscale_(opt)
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+        scaler.step(opt)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    assert scales == [1024, 2048, 1024, 1024]
+    other = torch.amp.GradScaler(d)
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 1024 and other.state_dict() == scaler.state_dict()
+    return [p for p in model.parameters()], norms
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["unscaled", "fused"])
+def test_a_gradient_scaler_skips_steps_that_overflow_and_grows_again(fused, native):
+    same(scaled_training("tpu", fused), scaled_training("cpu", fused), rtol=1e-4, atol=1e-5)
+
+
+def test_autocast_tells_its_default_and_refuses_other_types():
+    assert torch.amp.is_autocast_available("tpu") and torch.get_autocast_dtype("tpu") in (torch.bfloat16, torch.float16)
+    assert torch.tpu.get_amp_supported_dtype() == [torch.bfloat16, torch.float16] and torch.tpu.is_bf16_supported()
+    with pytest.warns(UserWarning, match="supports dtypes of torch.bfloat16, torch.float16"), \
+            torch.autocast("tpu", dtype=torch.float32):
+        assert not torch.is_autocast_enabled("tpu")
+    x = torch.ones(2, 2, device="tpu")
+    with torch.autocast("tpu", dtype=torch.bfloat16), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        F.binary_cross_entropy(x, x)
+
+
+def test_the_precision_of_float32_products_is_what_was_asked_for():
+    before = torch.get_float32_matmul_precision()
+    x = torch.randn(64, 64).to("tpu")
+    try:
+        for precision in ("highest", "high", "medium"):
+            torch.set_float32_matmul_precision(precision)
+            assert torch.get_float32_matmul_precision() == precision
+            same(x @ x, x.cpu() @ x.cpu(), rtol=2e-2, atol=0.5)  # medium is bfloat16 on a TPU
+        torch.set_float32_matmul_precision("highest")
+        same(x @ x, (x.cpu().double() @ x.cpu().double()).float(), rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_float32_matmul_precision(before)

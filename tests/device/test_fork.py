@@ -12,14 +12,15 @@ def test_a_child_forked_after_use_is_told_and_both_processes_live():
     if not pid:
         uses = (lambda: torch.ones(3, device="tpu"), lambda: x + 1, lambda: x.cpu(), lambda: x.add_(1), lambda: repr(x),
                 lambda: torch.ones(3).to("tpu"), torch.tpu.synchronize, torch.tpu.memory_allocated, torch.tpu.counters,
-                lambda: torch.tpu.set_eager_mode("fused"), lambda: x[0].item(), lambda: x.untyped_storage().resize_(0))
+                lambda: torch.tpu.set_eager_mode("fused"), lambda: x[0].item(), lambda: x.untyped_storage().resize_(0),
+                torch.tpu.init)
         said = [error(use) for use in uses] + [torch.tpu._is_in_bad_fork(), (torch.ones(3) + 1).tolist()]
         del x
         os.write(write, pickle.dumps(said))
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     *said, bad_fork, cpu = pickle.loads(os.read(read, 1 << 20))
-    assert bad_fork and cpu == [2, 2, 2] and len(said) == 12
+    assert bad_fork and cpu == [2, 2, 2] and len(said) == 13
     for kind, text in said:
         assert kind == "RuntimeError" and "fork" in text and "'spawn' start method" in text, (kind, text)
     assert (x + 1).tolist() == [3, 3, 3] and not torch.tpu._is_in_bad_fork()

@@ -2,12 +2,14 @@
 import copy
 import io
 import pickle
+import tempfile
 
 import pytest
 import safetensors.torch
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from child import run
 from compare import EXACT, same
 
 
@@ -143,3 +145,80 @@ def test_tensors_print_and_turn_into_python_and_numpy_values():
     assert f"{x[1, 1].to('tpu'):.2f}" == "4.00"
     with pytest.raises(TypeError, match="cpu"):
         x.to("tpu").numpy()
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_place_is_kept_mapped_and_told_when_it_does_not_exist():
+    run("""
+    import io, copy, pickle
+    def saved(x, **how):
+        file = io.BytesIO()
+        torch.save(x, file, **how)
+        return file.getvalue()
+    x = torch.arange(6.0, device="tpu:1").reshape(2, 3)
+    for data in (saved(x), saved(x, _use_new_zipfile_serialization=False)):
+        for place, index in ((None, 1), ("tpu:1", 1), ("tpu:0", 0), ("tpu", 0), ({"tpu:1": "tpu:0"}, 0),
+                             (torch.device("tpu", 0), 0), (lambda storage, place: storage.tpu(int(place[-1]) - 1), 0)):
+            y = torch.load(io.BytesIO(data), map_location=place)
+            assert y.device == torch.device("tpu", index) and y.tolist() == x.tolist(), place
+        assert torch.load(io.BytesIO(data), map_location="meta").device.type == "meta"
+        kind, text = error(lambda: torch.load(io.BytesIO(data), map_location="tpu:5"))
+        assert kind == "RuntimeError" and "device 5 but torch.tpu.device_count() is 2" in text, text
+    assert copy.deepcopy(x).device == pickle.loads(pickle.dumps(x)).device == x.device
+    """, TORCH_PJRT_CPU_DEVICES="2")
+
+
+@pytest.mark.parametrize("how", ["zip", "legacy"])
+def test_a_file_is_read_on_a_machine_that_has_no_torch_pjrt(tmp_path, how):
+    state = {"weight": nn.Parameter(torch.arange(6.0, device="tpu").reshape(2, 3).t()),
+             "half": torch.ones(2, device="tpu").bfloat16(), "conj": torch.tensor([1 + 2j], device="tpu").conj()}
+    torch.save(state, tmp_path / "x.pt", _use_new_zipfile_serialization=how == "zip")
+    run(f"""
+    import sys, torch
+    sys.modules["torch_pjrt"] = None  # an import would fail
+    file = {str(tmp_path / "x.pt")!r}
+    x = torch.load(file, map_location="cpu", weights_only=True)
+    assert isinstance(x["weight"], torch.nn.Parameter) and x["weight"].stride() == (1, 3) and x["weight"][2, 1] == 5
+    assert x["half"].dtype is torch.bfloat16 and x["conj"].tolist() == [1 - 2j]
+    try:
+        torch.load(file)
+    except RuntimeError as e:
+        assert "tpu:0" in str(e), e
+    else:
+        assert False
+    """, prelude="", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def test_a_file_is_mapped_into_memory_and_moved():
+    with tempfile.NamedTemporaryFile() as file:
+        x = torch.arange(1000.0)
+        torch.save(x.to("tpu"), file.name)
+        for place in ("cpu", "tpu", None):
+            same(torch.load(file.name, mmap=True, map_location=place), x, **EXACT)
+        with torch.serialization.skip_data():
+            torch.save(x.to("tpu"), file.name)
+        assert torch.load(file.name).shape == (1000,)
+
+
+def test_subclasses_attributes_and_lazy_bits_are_saved():
+    x = torch.tensor([1 + 2j, 3 - 1j], device="tpu")
+    same([torch.load(saved(view)) for view in (x.conj(), x.conj().imag)], [x.cpu().conj(), -x.cpu().imag], **EXACT)
+    y = torch.ones(2, device="tpu")
+    y.note = "kept"
+    assert torch.load(saved(y)).note == copy.deepcopy(y).note == "kept"
+    leaf = torch.load(saved(nn.Parameter(y, requires_grad=False)))
+    assert isinstance(leaf, nn.Parameter) and not leaf.requires_grad
+    storage = torch.load(saved(y.untyped_storage()), weights_only=False)
+    assert storage.device.type == "tpu" and storage.nbytes() == 8 and not storage.is_shared()
+
+
+def test_storages_are_read_and_written_byte_by_byte():
+    s = torch.arange(6, dtype=torch.uint8, device="tpu").untyped_storage()
+    assert (s[1], s.tolist(), bytes(s), s.cpu().tolist(), s.clone().tolist()) == \
+        (1, [0, 1, 2, 3, 4, 5], bytes(range(6)), [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5])
+    s[0] = 9
+    assert s.tolist() == [9, 1, 2, 3, 4, 5] and s[1:3].tolist() == [1, 2]
+    s.copy_(torch.zeros(6, dtype=torch.uint8).untyped_storage())
+    assert s.fill_(3).tolist() == [3] * 6 and s.is_tpu and torch.ones(2).untyped_storage().tpu().device.type == "tpu"

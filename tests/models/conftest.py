@@ -14,10 +14,9 @@ def nothing_falls_back():
 
 @pytest.fixture
 def eager_mode():
-    """torch.tpu.set_eager_mode, undone at the end: the suite may run with another TORCH_PJRT_QUEUE."""
-    before = torch_pjrt._C.queue_length()
-    yield torch.tpu.set_eager_mode
-    torch_pjrt._C.set_queue_length(before)
+    """torch.tpu.set_eager_mode, undone at the end: the suite may run in another mode."""
+    with torch.tpu.set_eager_mode(torch.tpu.get_eager_mode()):
+        yield torch.tpu.set_eager_mode
 
 
 def pytest_generate_tests(metafunc):

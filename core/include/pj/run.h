@@ -113,7 +113,7 @@ PJ_EXPORT uint32_t pj_op_specials(const pj_op *op);
 PJ_EXPORT bool pj_number_is_special(double number);
 PJ_EXPORT uint32_t pj_op_shape_only(const pj_op *op);  // bit i: only the shape of tensor argument i matters
 
-// ---- storages and values ----------------------------------------------------------------------------------------------
+// ---- storages and values --------------------------------------------------------------------------------------------
 
 // A storage of `nbytes` that nobody has written: reading it gives zeros.
 PJ_EXPORT pj_storage *pj_storage_create(pj_device *device, size_t nbytes);
@@ -143,7 +143,7 @@ PJ_EXPORT int pj_value_rank(const pj_value *value);
 PJ_EXPORT const int64_t *pj_value_dims(const pj_value *value);
 PJ_EXPORT size_t pj_value_bytes(const pj_value *value);
 
-// ---- calls ------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 // Appends a tensor argument: dtype, sizes, strides and offset are PyTorch's (offset and strides in elements); flags
 // PJ_TENSOR_CONJ, PJ_TENSOR_NEG. Retains the storage's value.
@@ -184,7 +184,7 @@ PJ_EXPORT const pj_tensor_spec *pj_plan_result(const pj_plan *plan, size_t i);
 // no result types for it (NULL, 0): the table has a shape rule.
 PJ_EXPORT pj_status pj_call_resolve(pj_device *device, pj_call *call);
 
-// ---- programs of several ops (decompositions, torch.compile) ------------------------------------------------------------
+// ---- programs of several ops (decompositions, torch.compile) --------------------------------------------------------
 
 typedef struct pj_builder pj_builder;
 
@@ -210,7 +210,7 @@ PJ_EXPORT pj_status pj_plan_create_from(pj_device *device, const pj_call *call, 
 PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base_rank, const int64_t *base_dims, pj_dtype dtype,
                                     int rank, const int64_t *sizes, const int64_t *strides, int64_t offset, unsigned flags);
 
-// ---- writing and reading --------------------------------------------------------------------------------------------------
+// ---- writing and reading --------------------------------------------------------------------------------------------
 
 // Writes `source` (a value whose dims are the view's sizes in memory order of `source_strides`) through the view of the
 // storage: replaces the whole value where the view covers it, else queues a write. Of elements of the view that share
@@ -227,9 +227,12 @@ PJ_EXPORT pj_status pj_value_from_host(pj_device *device, const void *data, pj_d
                                        pj_value **out_value);
 // The value's bytes, in its own order, to `data` of pj_value_bytes; runs the queue if needed, waits.
 PJ_EXPORT pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data);
+// Where the value's bytes are in this process's memory, row-major over its dims, for reading only: address and bytes
+// stay as they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own.
+PJ_EXPORT pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer);
 PJ_EXPORT pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value);
 
-// ---- device ---------------------------------------------------------------------------------------------------------------
+// ---- device ---------------------------------------------------------------------------------------------------------
 
 PJ_EXPORT int pj_device_index(const pj_device *device);
 PJ_EXPORT pj_runtime *pj_device_runtime(const pj_device *device);
@@ -240,9 +243,21 @@ PJ_EXPORT uint64_t pj_device_record(pj_device *device);
 PJ_EXPORT bool pj_device_reached(pj_device *device, uint64_t point);
 PJ_EXPORT pj_status pj_device_wait(pj_device *device, uint64_t point);
 
-typedef struct pj_device_memory { uint64_t allocated, max_allocated, limit; } pj_device_memory;  // bytes of live values
+// Of live values: now, at most since the last reset of the peak, and taken and given back since the last reset of the
+// sums.
+typedef struct pj_memory_count { uint64_t current, peak, allocated, freed; } pj_memory_count;
+typedef struct pj_device_memory {
+  pj_memory_count bytes, values;
+  uint64_t refusals;  // RESOURCE_EXHAUSTED was told because of the limit
+  uint64_t limit;     // of pj_device_set_memory_limit; 0: none
+  uint64_t total;     // bytes that the device has; where the plugin does not tell (XLA:CPU): those of the host
+} pj_device_memory;
 PJ_EXPORT void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory);
-PJ_EXPORT void pj_device_reset_max_memory(pj_device *device);
+PJ_EXPORT void pj_device_reset_peak_memory(pj_device *device);
+PJ_EXPORT void pj_device_reset_memory_sums(pj_device *device);  // allocated, freed and refusals begin again at 0
+// The live values that are in memory, oldest last: fills at most `capacity` of them, returns how many there are.
+typedef struct pj_live_value { pj_dtype dtype; int rank; int64_t dims[PJ_MAX_RANK]; uint64_t bytes; } pj_live_value;
+PJ_EXPORT size_t pj_device_live_values(pj_device *device, pj_live_value *out_values, size_t capacity);
 // RESOURCE_EXHAUSTED is told, with the five largest live tensors, when live bytes would exceed this. 0: no limit.
 PJ_EXPORT void pj_device_set_memory_limit(pj_device *device, uint64_t bytes);
 

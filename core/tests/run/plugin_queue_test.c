@@ -51,16 +51,30 @@ static void an_overwritten_buffer_is_donated(void) {
   pj_counters before, after;
   pj_runtime_counters(runtime, &before);
   pj_device_memory memory;
-  pj_device_reset_max_memory(device);
+  pj_device_reset_peak_memory(device);
   for (int i = 0; i < 4; ++i) scale(x, 0.5, count);
   to_host(x, a);
   pj_runtime_counters(runtime, &after);
   pj_device_memory_info(device, &memory);
   CHECK(after.donations > before.donations);
-  CHECK(memory.max_allocated < memory.allocated + (uint64_t)count * 4);
+  CHECK(memory.bytes.peak < memory.bytes.current + (uint64_t)count * 4);
   CHECK(a[160] == 10);
   pj_storage_release(x);
   free(a);
+}
+
+static void a_value_that_is_read_in_place_stays_as_it_is_while_it_is_held(void) {
+  float a[3] = {1, 2, 3}, b[3];
+  pj_storage *x = from_host(device, a, 3);
+  pj_value *held = pj_storage_value(x);
+  const void *bytes = NULL;
+  CHECK_OK(pj_value_host_pointer(device, held, &bytes));
+  for (int i = 0; i < 3; ++i) scale(x, 2, 3);
+  to_host(x, b);
+  CHECK(b[0] == 8 && b[2] == 24);
+  CHECK(memcmp(bytes, a, sizeof a) == 0);
+  pj_value_release(held);
+  pj_storage_release(x);
 }
 
 static void a_write_through_a_view_changes_the_base_only_there(void) {
@@ -120,21 +134,22 @@ static void memory_is_counted_and_limited(void) {
   float a[1024] = {0};
   pj_storage *x = from_host(device, a, 1024);
   pj_device_memory_info(device, &now);
-  CHECK(now.allocated == base.allocated + 4096);
-  pj_device_set_memory_limit(device, now.allocated + 100);
+  CHECK(now.bytes.current == base.bytes.current + 4096);
+  pj_device_set_memory_limit(device, now.bytes.current + 100);
   int64_t count = 1024;
   pj_value *none = NULL;
   CHECK_FAILS(pj_value_from_host(device, a, PJ_F32, 1, &count, &none), PJ_RESOURCE_EXHAUSTED, "f32[1024]");
   pj_device_set_memory_limit(device, 0);
   pj_storage_release(x);
   pj_device_memory_info(device, &now);
-  CHECK(now.allocated == base.allocated);
+  CHECK(now.bytes.current == base.bytes.current);
 }
 
 static void all(void) {
   RUN(an_op_compiles_once_and_runs);
   RUN(a_changing_number_does_not_compile);
   RUN(an_overwritten_buffer_is_donated);
+  RUN(a_value_that_is_read_in_place_stays_as_it_is_while_it_is_held);
   RUN(a_write_through_a_view_changes_the_base_only_there);
   RUN(rows_at_every_start_are_read_and_written_by_a_few_programs);
   RUN(an_unwritten_storage_reads_as_zeros);

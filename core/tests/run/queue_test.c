@@ -65,7 +65,7 @@ static void ops_up_to_a_read_are_one_program_that_gives_only_what_is_held(void) 
   pj_device_memory_info(device, &after);
   pj_counters counters = counters_of(runtime);
   CHECK(counters.compiles == 1 && counters.executions == 1 && counters.queue_cuts == 1);
-  CHECK(after.allocated - before.allocated == sizeof ones);
+  CHECK(after.bytes.current - before.bytes.current == sizeof ones);
   pj_storage_release(sum);
   pj_storage_release(x);
   tear_down();
@@ -138,11 +138,11 @@ static void an_overwritten_value_is_donated_unless_somebody_else_holds_it(void) 
   CHECK(is_filled_with(y, 1) && is_filled_with(x, 0));
   pj_device_memory before, after;
   pj_device_memory_info(device, &before);
-  pj_device_reset_max_memory(device);
+  pj_device_reset_peak_memory(device);
   scale(x, 2, COUNT);
   pj_device_memory_info(device, &after);
   CHECK(counters_of(runtime).donations == 1);
-  CHECK(after.allocated == before.allocated && after.max_allocated == before.allocated);
+  CHECK(after.bytes.current == before.bytes.current && after.bytes.peak == before.bytes.current);
   pj_storage_release(x);
   pj_storage_release(y);
   tear_down();
@@ -248,7 +248,7 @@ static void index_flags_wait_for_the_next_synchronization(void) {
   tear_down();  // with a flag that nobody read
 }
 
-// ---- two threads, one after the other -----------------------------------------------------------------------------------
+// ---- two threads, one after the other -------------------------------------------------------------------------------
 
 // x *= 2 in its three parts, between which another thread may come.
 static pj_call begin_scale(pj_storage *x) {
@@ -470,6 +470,38 @@ static void no_thread_loses_a_value_while_faults_are_injected(void) {
   tear_down();
 }
 
+static void memory_is_counted_and_live_values_are_listed(void) {
+  set_up(1);
+  pj_device_memory before, after;
+  pj_device_memory_info(device, &before);
+  CHECK(before.total > 0 && before.limit == 0 && before.bytes.current == 0);
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, 8);
+  pj_storage_release(x);
+  pj_device_memory_info(device, &after);
+  CHECK(after.bytes.current == 32 && after.bytes.peak == sizeof ones + 32);
+  CHECK(after.bytes.allocated == sizeof ones + 32 && after.bytes.freed == sizeof ones);
+  CHECK(after.values.current == 1 && after.values.peak == 2 && after.values.allocated == 2 && after.values.freed == 1);
+  pj_live_value live;
+  CHECK(pj_device_live_values(device, &live, 1) == 1 && pj_device_live_values(device, NULL, 0) == 1);
+  CHECK(live.dtype == PJ_F32 && live.rank == 1 && live.dims[0] == 8 && live.bytes == 32);
+  pj_device_set_memory_limit(device, 64);
+  pj_value *refused;
+  int64_t count = COUNT;
+  CHECK_FAILS(pj_value_from_host(device, ones, PJ_F32, 1, &count, &refused), PJ_RESOURCE_EXHAUSTED, "f32[8]");
+  pj_device_reset_peak_memory(device);
+  pj_device_memory_info(device, &after);
+  CHECK(after.bytes.peak == 32 && after.values.peak == 1 && after.refusals == 1 && after.limit == 64);
+  pj_device_reset_memory_sums(device);
+  pj_device_memory_info(device, &after);
+  CHECK(after.bytes.allocated == 0 && after.bytes.freed == 0 && after.refusals == 0 && after.bytes.current == 32);
+  const void *bytes;
+  pj_value *value = pj_storage_value(y);
+  CHECK_FAILS(pj_value_host_pointer(device, value, &bytes), PJ_UNIMPLEMENTED, "cannot be read in place");
+  pj_value_release(value);
+  pj_storage_release(y);
+  tear_down();
+}
+
 // ---- fork -----------------------------------------------------------------------------------------------------------
 
 // In the child: every call is refused or does nothing, and none waits for a lock that a thread of the parent held.
@@ -552,6 +584,7 @@ int main(void) {
   RUN(eight_threads_fill_one_queue);
   RUN(eight_threads_compute_on_two_devices);
   RUN(no_thread_loses_a_value_while_faults_are_injected);
+  RUN(memory_is_counted_and_live_values_are_listed);
   RUN(a_forked_child_is_refused_and_its_parent_goes_on);
   return test_end();
 }
