@@ -169,20 +169,24 @@ static bool submit(pj_device *device, const pj_region *region, const pj_outside 
 
 bool pj_adaptive_defers(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash) {
   if (region->queued_count == 1 || !atomic_load_explicit(&device->runtime->adaptive, memory_order_relaxed)) return false;
-  pj_sighting *sighting = pj_map_find(&device->sightings, hash, region->key, region->key_count);
+  // Most regions of a program that never repeats itself are met once: only their hash is kept.
+  pj_sighting *sighting = pj_map_find(&device->sightings, hash, &hash, 1);
   if (sighting) {
     if (sighting->state == FIRST)
       sighting->state = submit(device, region, outside, hash, sighting) ? COMPILING : REFUSED;
     return true;
   }
   sighting = calloc(1, sizeof *sighting);
-  if (sighting && !pj_map_add(&device->sightings, hash, region->key, region->key_count, sighting)) free(sighting);
+  if (sighting && !pj_map_add(&device->sightings, hash, &hash, 1, sighting)) free(sighting);
   return true;
 }
 
 void pj_runtime_wait_for_compiles(pj_runtime *runtime) {
+  if (atomic_load(&runtime->forked)) return;
+  pthread_mutex_lock(&runtime->lock);
   pj_background *b = runtime->background;
-  if (!b || atomic_load(&runtime->forked)) return;
+  pthread_mutex_unlock(&runtime->lock);
+  if (!b) return;
   pthread_mutex_lock(&b->lock);
   while (b->first || b->busy) pthread_cond_wait(&b->changed, &b->lock);
   pthread_mutex_unlock(&b->lock);

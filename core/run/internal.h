@@ -148,7 +148,7 @@ struct pj_device {
   pj_region *spare;                 // an empty one, to be reused
   uint64_t next_region;
   pj_map plans;                     // call key -> pj_plan
-  pj_map sightings;                 // region key -> pj_sighting, in adaptive eager
+  pj_map sightings;                 // hash of a region's key -> pj_sighting, in adaptive eager
   pj_map starts;                    // call key of views that move -> uint32_t: starts met so far
   pj_map programs;                  // region key -> pj_program
   pj_map numbers;                   // contents -> pj_buffer of run-time numbers

@@ -17,10 +17,13 @@ static pj_runtime *runtime;
 static pj_device *device;
 static float ones[COUNT];
 
-static void set_up(int queue_length) {
-  CHECK_OK(pj_runtime_create(&(pj_runtime_options){.plugin_path = FAKE_PLUGIN, .queue_length = queue_length}, &runtime));
+static void set_up_mode(int queue_length, bool adaptive) {
+  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .queue_length = queue_length, .adaptive = adaptive};
+  CHECK_OK(pj_runtime_create(&options, &runtime));
   device = pj_runtime_device(runtime, 0);
 }
+
+static void set_up(int queue_length) { set_up_mode(queue_length, false); }
 
 // Nothing of a runtime is left when it and all storages are gone, whatever failed before.
 static void tear_down(void) {
@@ -105,6 +108,88 @@ static void a_call_gets_its_starts_back(void) {
     pj_call_destroy(&call);
   }
   pj_storage_release(x);
+  tear_down();
+}
+
+// A chain of three ops, read at its end.
+static void run_chain(pj_storage *x) {
+  pj_storage *y = add(x, x, COUNT), *z = add(y, x, COUNT);
+  scale(z, 2, COUNT);
+  CHECK(is_filled_with(z, 0));
+  pj_storage_release(y);
+  pj_storage_release(z);
+}
+
+static void a_region_runs_op_by_op_until_its_program_is_ready(void) {
+  set_up_mode(64, true);
+  pj_storage *x = from_host(device, ones, COUNT);
+  run_chain(x);  // two kinds of add, and mul
+  pj_counters c = counters_of(runtime);
+  CHECK(c.compiles == 3 && c.executions == 3 && c.queue_cuts == 1);
+  fake->delay(COMPILE, 100);
+  run_chain(x);
+  CHECK(counters_of(runtime).executions == 6);
+  pj_runtime_wait_for_compiles(runtime);
+  fake->delay(COMPILE, 0);
+  CHECK(counters_of(runtime).compiles == 4);
+  run_chain(x);
+  c = counters_of(runtime);
+  CHECK(c.compiles == 4 && c.executions == 7);
+  pj_storage_release(x);
+  tear_down();
+}
+
+static void a_region_that_cannot_be_compiled_goes_on_op_by_op(void) {
+  set_up_mode(64, true);
+  pj_storage *x = from_host(device, ones, COUNT);
+  run_chain(x);
+  fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
+  run_chain(x);
+  pj_runtime_wait_for_compiles(runtime);
+  run_chain(x);
+  run_chain(x);
+  pj_runtime_wait_for_compiles(runtime);
+  pj_counters c = counters_of(runtime);
+  CHECK(c.compiles == 3 && c.executions == 12);
+  pj_explanation rows[8];
+  CHECK(pj_runtime_explain(runtime, rows, 8) == 4 && !strcmp(rows[3].reason, "not compiled"));
+  pj_storage_release(x);
+  tear_down();
+}
+
+static void an_op_that_fails_in_a_region_run_op_by_op_leaves_what_was_done_and_gives_back_the_rest(void) {
+  set_up_mode(64, true);
+  pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT), *z = from_host(device, ones, COUNT);
+  scale(x, 2, COUNT);
+  CHECK(is_filled_with(x, 0));  // mul is compiled
+  scale(y, 3, COUNT);
+  fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
+  pj_storage *sum = add(z, z, COUNT);
+  scale(z, 3, COUNT);
+  scale(z, 4, COUNT);
+  CHECK_FAILS(pj_device_synchronize(device, true), PJ_INTERNAL, "no registers left");
+  CHECK(is_filled_with(y, 0));
+  CHECK(is_filled_with(z, 1));
+  scale(z, 3, COUNT);
+  CHECK(is_filled_with(z, 0));
+  pj_storage_release(sum);
+  pj_storage_release(x);
+  pj_storage_release(y);
+  pj_storage_release(z);
+  tear_down();
+}
+
+static void what_compiles_in_the_background_is_given_up_when_the_runtime_goes(void) {
+  set_up_mode(64, true);
+  pj_storage *x = from_host(device, ones, COUNT);
+  run_chain(x);
+  fake->delay(COMPILE, 50);
+  run_chain(x);
+  pj_storage *y = add(x, x, COUNT);
+  scale(y, 2, COUNT);
+  pj_storage_release(y);
+  pj_storage_release(x);
+  fake->delay(COMPILE, 0);
   tear_down();
 }
 
@@ -394,8 +479,8 @@ static void *compute(void *argument) {
   return NULL;
 }
 
-static void compute_on(int queue_length, int devices) {
-  set_up(queue_length);
+static void compute_on(int queue_length, bool adaptive, int devices) {
+  set_up_mode(queue_length, adaptive);
   fake->asynchronous(true);
   job jobs[THREADS];
   pj_storage *shared[2];
@@ -410,9 +495,10 @@ static void compute_on(int queue_length, int devices) {
   tear_down();
 }
 
-static void eight_threads_compute_at_once(void) { compute_on(1, 1); }
-static void eight_threads_fill_one_queue(void) { compute_on(16, 1); }
-static void eight_threads_compute_on_two_devices(void) { compute_on(1, 2); }
+static void eight_threads_compute_at_once(void) { compute_on(1, false, 1); }
+static void eight_threads_fill_one_queue(void) { compute_on(16, false, 1); }
+static void eight_threads_compute_on_two_devices(void) { compute_on(1, false, 2); }
+static void eight_threads_fill_adaptive_queues(void) { compute_on(4, true, 2); }
 
 static atomic_bool stop;
 
@@ -569,6 +655,10 @@ int main(void) {
   RUN(ops_up_to_a_read_are_one_program_that_gives_only_what_is_held);
   RUN(views_that_differ_in_their_start_share_a_program_from_the_fifth_on);
   RUN(a_call_gets_its_starts_back);
+  RUN(a_region_runs_op_by_op_until_its_program_is_ready);
+  RUN(a_region_that_cannot_be_compiled_goes_on_op_by_op);
+  RUN(an_op_that_fails_in_a_region_run_op_by_op_leaves_what_was_done_and_gives_back_the_rest);
+  RUN(what_compiles_in_the_background_is_given_up_when_the_runtime_goes);
   RUN(a_held_call_runs_when_its_op_ends);
   RUN(an_overwritten_value_is_donated_unless_somebody_else_holds_it);
   RUN(nothing_is_lost_when_an_op_cannot_be_compiled);
@@ -583,6 +673,7 @@ int main(void) {
   RUN(eight_threads_compute_at_once);
   RUN(eight_threads_fill_one_queue);
   RUN(eight_threads_compute_on_two_devices);
+  RUN(eight_threads_fill_adaptive_queues);
   RUN(no_thread_loses_a_value_while_faults_are_injected);
   RUN(memory_is_counted_and_live_values_are_listed);
   RUN(a_forked_child_is_refused_and_its_parent_goes_on);
