@@ -110,6 +110,8 @@ at::Tensor device_copy(const at::Tensor &source, c10::ScalarType type, c10::IntA
 
 // Writes a dense `source` of our device, of the same sizes and dtype, through `target`.
 void write_through(const at::Tensor &target, pj_value *source, c10::IntArrayRef source_strides);
+// The same as a part of an op that pj_device_end_op ends.
+void write_held(const at::Tensor &target, pj_value *source, const int64_t *source_strides);
 
 void register_kernels();
 

@@ -48,6 +48,18 @@ class NodeWriter final : public Writer {
 
 }  // namespace
 
+pj_tensor_spec dense_spec_of(const Tensor &tensor) {
+  c10::DimVector strides(tensor.strides());
+  if (!tensor.is_non_overlapping_and_dense()) {
+    int64_t step = 1;
+    for (int64_t d = tensor.dim() - 1; d >= 0; --d) {
+      strides[static_cast<size_t>(d)] = step;
+      step *= std::max<int64_t>(tensor.size(d), 1);
+    }
+  }
+  return spec_of(tensor.scalar_type(), tensor.sizes(), strides);
+}
+
 Builder::Builder(const pj_call *call) { check(pj_builder_create(call, &builder_)); }
 Builder::~Builder() { pj_builder_destroy(builder_); }
 
@@ -77,7 +89,13 @@ void Builder::hold(const Tensor &tensor, uint32_t value) {
   values_[storage_key(tensor)] = value;
 }
 
-void Builder::input(const Tensor &fake, uint32_t operand) { hold(fake, operand); }
+void Builder::input(const Tensor &fake, uint32_t operand) {
+  hold(fake, operand);
+  inputs_[storage_key(fake)] = operand;
+}
+
+bool Builder::changed(const Tensor &fake) const { return values_.at(storage_key(fake)) != inputs_.at(storage_key(fake)); }
+
 void Builder::empty(const Tensor &fake) { hold(fake, kZeros); }
 
 bool Builder::can_lower(const std::string &name) {
@@ -85,7 +103,8 @@ bool Builder::can_lower(const std::string &name) {
   if (!op || !op->supported) return false;
   op->resolve();
   bool whole = !op->mutation || op->mutation->kind == Mutation::kInPlace;
-  return op->lowering && whole && !(op->flags & (PJ_OP_RANDOM | kDynamic));
+  bool drawable = !(op->flags & PJ_OP_RANDOM) || drawn_.size() < draws_.size();
+  return op->lowering && whole && drawable && !(op->flags & kDynamic);
 }
 
 // `source` becomes what the target's storage holds, where the target is.
@@ -135,17 +154,16 @@ void Builder::node(const std::string &name, const py::list &arguments, const std
   }
   std::vector<pj_tensor_spec> specs;
   for (const Tensor &result : op.mutation ? targets : results) {
-    bool dense = result.is_non_overlapping_and_dense();
-    TORCH_CHECK_NOT_IMPLEMENTED(dense || op.mutation, name, " gives a tensor with gaps");
-    c10::DimVector strides(result.strides());
-    if (!dense) {
-      int64_t step = 1;
-      for (int64_t d = result.dim() - 1; d >= 0; --d) {
-        strides[static_cast<size_t>(d)] = step;
-        step *= std::max<int64_t>(result.size(d), 1);
-      }
+    TORCH_CHECK_NOT_IMPLEMENTED(op.mutation || result.is_non_overlapping_and_dense(), name, " gives a tensor with gaps");
+    specs.push_back(dense_spec_of(result));
+  }
+  if (op.flags & PJ_OP_RANDOM) {
+    uint32_t seed = draws_.at(drawn_.size());
+    for (uint32_t number : {seed, seed + 1}) {
+      pj_call_number_int(call, 0, PJ_S64, PJ_WEIGHT_PYTHON);
+      writer.operands.push_back(number);
     }
-    specs.push_back(spec_of(result.scalar_type(), result.sizes(), strides));
+    drawn_.push_back(largest_result(specs.data(), specs.size()));
   }
   uint32_t first = 0;
   check(pj_builder_append(builder_, call, writer.operands.data(), static_cast<uint32_t>(writer.operands.size()),
@@ -226,17 +244,7 @@ bool trace(Run &run, pj_call *call, const std::optional<Meta> &meta) {
     specs = meta->specs;
     check_targets(run, results, specs);
   } else {
-    for (const Tensor &result : results) {
-      c10::DimVector strides(result.strides());
-      if (!result.is_non_overlapping_and_dense()) {
-        int64_t step = 1;
-        for (int64_t d = result.dim() - 1; d >= 0; --d) {
-          strides[static_cast<size_t>(d)] = step;
-          step *= std::max<int64_t>(result.size(d), 1);
-        }
-      }
-      specs.push_back(spec_of(result.scalar_type(), result.sizes(), strides));
-    }
+    for (const Tensor &result : results) specs.push_back(dense_spec_of(result));
     bool plain = true;
     for (const auto &other : layout) plain &= !other;
     if (!plain) run.layout = std::make_shared<const Layout>(std::move(layout));

@@ -15,8 +15,6 @@ using c10::IValue;
 using c10::ScalarType;
 using torch::jit::Stack;
 
-namespace {
-
 Tensor take_result(pj_call *call, const pj_plan *plan, size_t i, DeviceIndex index) {
   const pj_tensor_spec *spec = pj_plan_result(plan, i);
   pj_value *value = std::exchange(call->results[i], nullptr);  // with the call's reference
@@ -24,8 +22,6 @@ Tensor take_result(pj_call *call, const pj_plan *plan, size_t i, DeviceIndex ind
   return make_tensor(pj_storage_create_with(device_at(index), value), index, to_torch(spec->dtype),
                      {spec->sizes, rank}, {spec->strides, rank});
 }
-
-}  // namespace
 
 Tensor device_copy(const Tensor &source, ScalarType type, c10::IntArrayRef strides) {
   static const pj_op *op = pj_runtime_op(runtime(), "pj::copy");
@@ -42,6 +38,16 @@ Tensor device_copy(const Tensor &source, ScalarType type, c10::IntArrayRef strid
     check(pj_submit(device_at(index), call, &plan));
   }
   return take_result(call, plan, 0, index);
+}
+
+uint64_t largest_result(const pj_tensor_spec *specs, size_t count) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t elements = 1;
+    for (int d = 0; d < specs[i].rank; ++d) elements *= static_cast<uint64_t>(specs[i].sizes[d]);
+    most = std::max(most, elements);
+  }
+  return most;
 }
 
 namespace {
@@ -129,17 +135,6 @@ void resize_out(const Tensor &out, const pj_tensor_spec *spec) {
   c10::IntArrayRef sizes(spec->sizes, static_cast<size_t>(spec->rank));
   if (at::native::resize_output(out, sizes))
     out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, {spec->strides, static_cast<size_t>(spec->rank)});
-}
-
-uint64_t largest_result(const pj_plan *plan) {
-  uint64_t most = 0;
-  for (size_t i = 0; i < pj_plan_result_count(plan); ++i) {
-    const pj_tensor_spec *spec = pj_plan_result(plan, i);
-    uint64_t count = 1;
-    for (int d = 0; d < spec->rank; ++d) count *= static_cast<uint64_t>(spec->sizes[d]);
-    most = std::max(most, count);
-  }
-  return most;
 }
 
 std::optional<at::Generator> generator_of(Run &run) {
@@ -335,12 +330,7 @@ void store_results(Run &run, pj_call *call, const pj_plan *plan, const Groups &f
         TORCH_CHECK(to_torch(spec->dtype) == target.scalar_type(), "Expected out tensor to have dtype ", to_torch(spec->dtype),
                     ", but got ", target.scalar_type(), " instead");
       if (run.op.mutation->kind == Mutation::kOut) resize_out(target, spec);
-      size_t bytes;
-      pj_storage *storage = storage_of(*target.storage().unsafeGetStorageImpl(), &bytes);
-      check(pj_storage_write(storage, call->results[result], spec->strides, to_pj(target.scalar_type()),
-                             static_cast<int>(target.dim()), target.sizes().data(), target.strides().data(),
-                             target.storage_offset() + static_cast<int64_t>(bytes / target.itemsize()),
-                             math_bits(target)));
+      write_held(target, call->results[result], spec->strides);
     });
   }
   return_mutated(run, call, plan, first);
@@ -428,7 +418,7 @@ void run_op(Run &run) {
     TORCH_INTERNAL_ASSERT(plan, op.name, ": the plan that was just made is not found");
     if (run.layout) op.remember(plan, run.layout);
   }
-  if (op.flags & PJ_OP_RANDOM) advance_seed(generator_of(run), run.index, largest_result(plan));
+  if (op.flags & PJ_OP_RANDOM) advance_seed(generator_of(run), run.index, largest_result(pj_plan_result(plan, 0), pj_plan_result_count(plan)));
   if (run.mutates) {
     store_results(run, call, plan, result_groups(run, 0));
     return;

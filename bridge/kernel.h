@@ -204,6 +204,13 @@ struct Meta {
 std::optional<Meta> run_meta(Run &run);
 pj_tensor_spec spec_of(c10::ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
+// ---- kernel.cpp -----------------------------------------------------------------------------------------------------
+
+// Result i of a submitted call, as a tensor.
+at::Tensor take_result(pj_call *call, const pj_plan *plan, size_t i, c10::DeviceIndex index);
+// Elements of the largest result: how many numbers a random op takes from the generator.
+uint64_t largest_result(const pj_tensor_spec *specs, size_t count);
+
 // ---- op.cpp ---------------------------------------------------------------------------------------------------------
 
 Op *find_op(const std::string &name);  // of an ATen or other overload, by its full name; nullptr: there is none

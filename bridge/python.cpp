@@ -3,6 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "decompose.h"
+#include "program.h"
 
 namespace py = pybind11;
 
@@ -206,7 +207,11 @@ PYBIND11_MODULE(_C, m) {
       .def("input", &Builder::input)
       .def("empty", &Builder::empty)
       .def("can_lower", &Builder::can_lower)
+      .def("changed", &Builder::changed)
       .def("node", &Builder::node);
+  py::class_<Program>(m, "Program")
+      .def(py::init<const std::string &, py::function, size_t>())
+      .def("run", &Program::run);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
         py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
         py::arg("queue_length"), py::arg("adaptive"));

@@ -46,14 +46,18 @@ void write_tensor(pj_call *call, const Tensor &tensor) {
                  impl->strides().data(), offset, math_bits(tensor));
 }
 
-void write_through(const Tensor &target, pj_value *source, c10::IntArrayRef source_strides) {
+void write_held(const Tensor &target, pj_value *source, const int64_t *source_strides) {
   const auto *impl = target.unsafeGetTensorImpl();
   size_t bytes;
   pj_storage *storage = storage_of(*impl->unsafe_storage().unsafeGetStorageImpl(), &bytes);
-  check(pj_storage_write(storage, source, source_strides.data(), to_pj(target.scalar_type()),
+  check(pj_storage_write(storage, source, source_strides, to_pj(target.scalar_type()),
                          static_cast<int>(impl->dim()), impl->sizes().data(), impl->strides().data(),
                          impl->storage_offset() + static_cast<int64_t>(bytes / impl->itemsize()), math_bits(target)));
-  check(pj_device_end_op(pj_storage_device(storage)));
+}
+
+void write_through(const Tensor &target, pj_value *source, c10::IntArrayRef source_strides) {
+  write_held(target, source, source_strides.data());
+  check(pj_device_end_op(device_at(target.device().index())));
 }
 
 // ---- arguments ------------------------------------------------------------------------------------------------------

@@ -220,6 +220,12 @@ static void lower_addcmul(pj_lowering *l) {
   pj_return(l, 0, hlo_add(h, pj_as(l, 0, dtype), product));
 }
 
+// prims::fma(a, b, c): a * b + c
+static void lower_fma(pj_lowering *l) {
+  pj_dtype dtype = pj_result_math(l, 0);
+  pj_return(l, 0, hlo_add(l->h, hlo_mul(l->h, pj_as(l, 0, dtype), pj_as(l, 1, dtype)), pj_as(l, 2, dtype)));
+}
+
 // aten::addcdiv(self, tensor1, tensor2, value): self + value * tensor1 / tensor2
 static void lower_addcdiv(pj_lowering *l) {
   hlo *h = l->h;
@@ -329,6 +335,7 @@ PJ_LOWERINGS(pointwise_lowerings) = {
     {"prims::mul", lower_mul},
     {"prims::div", lower_div},
     {"prims::atan2", lower_atan2},
+    {"prims::fma", lower_fma},
     {"prims::fmax", lower_fmax},
     {"prims::fmin", lower_fmin},
     {"prims::maximum", lower_maximum},

@@ -119,7 +119,7 @@ def _after_optimizer_step() -> None:
     """The end of an optimizer step is where a training loop's queue is cut, so that its programs are found again."""
 
     def cut(*_) -> None:
-        if _C.is_started() and _C.queue_length() > 1:
+        if not torch.compiler.is_compiling() and _C.is_started() and _C.queue_length() > 1:
             _C.cut(_C.current_device())
 
     register_optimizer_step_post_hook(cut)

@@ -54,6 +54,17 @@ def _gives_view(func: torch._ops.OpOverload) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
 
 
+def _dense(result: Any) -> Any:
+    """A node's result is an array of its own: some kernels (aten::copy) give a part of a larger storage."""
+    if not isinstance(result, torch.Tensor):
+        return result
+    dense = torch.ops.aten.is_non_overlapping_and_dense.default(result)
+    if dense and not result.storage_offset():
+        return result
+    return torch.empty_strided(result.shape, result.stride() if dense else torch._prims_common.make_contiguous_strides_for(
+        result.shape), dtype=result.dtype, device=result.device)
+
+
 class Recorder(TorchDispatchMode):
     """Gives each op that has a lowering to the builder, and opens every other one."""
 
@@ -87,14 +98,15 @@ class Recorder(TorchDispatchMode):
 
     def record(self, func, name, args, kwargs):
         result = func(*args, **kwargs)
-        leaves = tree_leaves(result)
-        if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            raise Unsupported(f"{name} gives more than tensors")
-        self.builder.node(name, positional(func, args, kwargs), leaves)
+        if not func._schema.is_mutable:
+            result = tree_map(_dense, result)
+        # Numbers and None among the results are no values of the program.
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.builder.node(name, positional(func, args, kwargs), tensors)
         return result
 
 
-def _fake(tensor: torch.Tensor) -> torch.Tensor:
+def fake(tensor: torch.Tensor) -> torch.Tensor:
     """A fake tensor of the same geometry over a storage of its own, of the same size."""
     if tensor.is_conj() or tensor.is_neg():
         raise Unsupported("lazy conjugates and negatives")
@@ -114,10 +126,10 @@ def trace(builder: Any, name: str, arguments: list) -> Any:
             return value
         if value.device.type != "tpu":
             raise Unsupported("CPU tensors")
-        fake = _fake(value)
-        builder.input(fake, operand)
+        copy = fake(value)
+        builder.input(copy, operand)
         operand += 1
-        return fake
+        return copy
 
     schema = func._schema.arguments
     with torch.no_grad(), FakeTensorMode():

@@ -12,15 +12,6 @@ from torch.utils._pytree import tree_leaves
 from torch_pjrt import tpu
 from torch_pjrt._after_import import after_import
 
-NOT_YET = ("torch.compile cannot compile for the tpu device yet: leave it out, since every op on the device runs as a "
-           "compiled program already, or use backend=\"aot_eager\"")
-
-
-def backend(graph: torch.fx.GraphModule, example_inputs: list, **_):
-    """The Dynamo backend "tpu", found through the entry point group torch_dynamo_backends."""
-    raise NotImplementedError(NOT_YET)
-
-
 def _uses_device(graph, example_inputs) -> bool:
     values = list(example_inputs)
     if isinstance(graph, torch.fx.GraphModule):
@@ -29,13 +20,15 @@ def _uses_device(graph, example_inputs) -> bool:
 
 
 def _change_inductor(module: ModuleType) -> None:
-    """Inductor would write Pallas code and import JAX for it."""
+    """Inductor would write Pallas code and import JAX for it: plain torch.compile gives our backend."""
     original = module.compile_fx
 
     @functools.wraps(original)
     def compile_fx(model_, example_inputs_, *args, **kwargs):
         if _uses_device(model_, example_inputs_):
-            raise NotImplementedError(NOT_YET)
+            from torch_pjrt.compile import backend  # imports Dynamo
+
+            return backend(model_, example_inputs_)
         return original(model_, example_inputs_, *args, **kwargs)
 
     module.compile_fx = compile_fx
