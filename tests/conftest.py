@@ -1,18 +1,20 @@
-"""All tests run in strict eager mode, and again with 8 ops a region (TORCH_PJRT_EAGER=fused TORCH_PJRT_QUEUE=8)."""
-import pytest
+"""All tests run in each eager mode, but for those that say what happens in one: tools/test.py runs them once a mode
+(TORCH_PJRT_EAGER)."""
+import os
+
+MODE = os.environ.get("TORCH_PJRT_EAGER", "adaptive")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "strict_eager: says what happens when every op runs at its call, so it runs in no other mode")
+    config.addinivalue_line("markers", "eager(*modes): says what happens in these eager modes, so it runs in no other")
 
 
-@pytest.fixture(autouse=True)
-def _strict_eager(request, monkeypatch):
-    if not request.node.get_closest_marker("strict_eager"):
-        yield
-        return
-    import torch
+def pytest_collection_modifyitems(config, items):
+    def runs(item):
+        marker = item.get_closest_marker("eager")
+        return not marker or MODE in marker.args
 
-    monkeypatch.setenv("TORCH_PJRT_EAGER", "strict")
-    with torch.tpu.set_eager_mode("strict"):
-        yield
+    others = [item for item in items if not runs(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if runs(item)]

@@ -2,8 +2,8 @@
 
     python tools/test.py [--only PART[,PART]] [--jobs N]
 
-Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, device (the Python tests), fused (the
-same with 8 ops a region), counts.
+Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, and the Python tests in each eager mode:
+strict (all), fused and adaptive (device and models); counts.
 """
 import argparse
 import os
@@ -106,20 +106,24 @@ def python_tests(jobs, *selection, **variables):
     return run([*pytest, "--last-failed", "--last-failed-no-failures", "none", *selection], env=environment)
 
 
-def device(jobs):
-    return python_tests(jobs, "tests")
+def strict(jobs):
+    return python_tests(jobs, "tests", TORCH_PJRT_EAGER="strict")
 
 
 def fused(jobs):
-    """The same with 8 ops a region: equal results, fewer executions (test_fused_eager.py counts them)."""
-    return python_tests(jobs, "-m", "not strict_eager", "tests/device", "tests/models", TORCH_PJRT_EAGER="fused", TORCH_PJRT_QUEUE="8")
+    """Equal results with 8 ops a region; that these are fewer executions is in test_fused_eager.py."""
+    return python_tests(jobs, "tests/device", "tests/models", TORCH_PJRT_EAGER="fused", TORCH_PJRT_QUEUE="8")
+
+
+def adaptive(jobs):
+    return python_tests(jobs, "tests/device", "tests/models", TORCH_PJRT_EAGER="adaptive")
 
 
 def counts(jobs):
     return run([sys.executable, "tools/loc.py", "--check"])
 
 
-PARTS = {"core": core, "sanitize": sanitize, "device": device, "fused": fused, "counts": counts}
+PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive, "counts": counts}
 
 
 def main():

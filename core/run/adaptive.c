@@ -1,8 +1,13 @@
-// Adaptive eager: nobody waits for the program of a region. A region that was not met before runs op by op, with the
-// programs that strict eager has. A region that comes again is worth a program: it is compiled in the background, while
-// the region goes on op by op, and takes over when it is ready.
+// Adaptive eager: hardly anybody waits for the program of a region. A region that was not met before runs op by op, with
+// the programs that strict eager has. One that comes again and again is worth a program: it is compiled in the background
+// while the region goes on op by op.
+//
+// Fused ops may round otherwise than the same ops one by one, so when the program takes over must not depend on how long
+// a compile takes: it is always the same time that the region comes, and then it is waited for. Equal runs give equal
+// numbers.
 #include <stdlib.h>
 
+#include "base/tick.h"
 #include "run/internal.h"
 
 // ---- op by op ---------------------------------------------------------------------------------------------------------
@@ -51,11 +56,13 @@ pj_status pj_run_each(pj_device *device, pj_region *region) {
 
 // ---- in the background --------------------------------------------------------------------------------------------------
 
-// A region is compiled when it comes for the second time.
-enum { FIRST, COMPILING, REFUSED };
+// Times that a region comes until its program is compiled, and until it runs.
+enum { COMPILED_AT = 3, USED_AT = 6 };
 
 typedef struct pj_sighting {
-  int state;  // REFUSED: it could not be compiled, and goes on op by op
+  int times;
+  bool refused;          // it could not be compiled, and goes on op by op
+  pj_program *program;   // once it is compiled
 } pj_sighting;
 
 typedef struct job {
@@ -93,8 +100,13 @@ static void job_free(job *j) {
 static void finish(job *j, pj_status status) {
   pj_device *device = j->device;
   pthread_mutex_lock(&device->lock);
-  if (!status && pj_map_add(&device->programs, j->hash, j->key, j->words, j->lowered.program)) j->lowered.program = NULL;
-  else j->sighting->state = REFUSED;
+  if (!status && pj_map_add(&device->programs, j->hash, j->key, j->words, j->lowered.program)) {
+    j->sighting->program = j->lowered.program;
+    j->lowered.program = NULL;
+  } else {
+    j->sighting->refused = true;
+  }
+  pthread_cond_broadcast(&device->idle);
   pthread_mutex_unlock(&device->lock);
   if (status && pj_status_code(status) != PJ_CANCELLED)
     pj_runtime_explained(device->runtime, j->lowered.what, j->lowered.line, "not compiled", 0, false, -1);
@@ -167,18 +179,43 @@ static bool submit(pj_device *device, const pj_region *region, const pj_outside 
   return true;
 }
 
-bool pj_adaptive_defers(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash) {
-  if (region->queued_count == 1 || !atomic_load_explicit(&device->runtime->adaptive, memory_order_relaxed)) return false;
+// Waits until the program is there or refused. The lock is given up meanwhile. CANCELLED when the user interrupts.
+static pj_status await(pj_device *device, const pj_sighting *sighting) {
+  pj_hooks *hooks = &device->runtime->hooks;
+  bool stop = false;
+  pthread_mutex_unlock(&device->lock);
+  void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+  pthread_mutex_lock(&device->lock);
+  while (!stop && !sighting->program && !sighting->refused) {
+    pj_wait_a_tick(&device->idle, &device->lock);
+    if (!hooks->interrupted) continue;
+    pthread_mutex_unlock(&device->lock);
+    stop = hooks->interrupted();
+    pthread_mutex_lock(&device->lock);
+  }
+  pthread_mutex_unlock(&device->lock);
+  if (hooks->block_end) hooks->block_end(token);
+  pthread_mutex_lock(&device->lock);
+  return stop ? pj_error(PJ_CANCELLED, "the wait for a program that compiles in the background was interrupted") : NULL;
+}
+
+pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
+                           pj_program **out_program) {
   // Most regions of a program that never repeats itself are met once: only their hash is kept.
   pj_sighting *sighting = pj_map_find(&device->sightings, hash, &hash, 1);
-  if (sighting) {
-    if (sighting->state == FIRST)
-      sighting->state = submit(device, region, outside, hash, sighting) ? COMPILING : REFUSED;
-    return true;
+  if (!sighting) {
+    sighting = calloc(1, sizeof *sighting);
+    if (!sighting || !pj_map_add(&device->sightings, hash, &hash, 1, sighting)) {
+      free(sighting);
+      return NULL;
+    }
   }
-  sighting = calloc(1, sizeof *sighting);
-  if (sighting && !pj_map_add(&device->sightings, hash, &hash, 1, sighting)) free(sighting);
-  return true;
+  if (sighting->times < USED_AT) ++sighting->times;
+  if (sighting->times == COMPILED_AT) sighting->refused = !submit(device, region, outside, hash, sighting);
+  if (sighting->times < USED_AT || sighting->refused) return NULL;
+  if (!sighting->program) PJ_TRY(await(device, sighting));
+  *out_program = sighting->program;
+  return NULL;
 }
 
 void pj_runtime_wait_for_compiles(pj_runtime *runtime) {
@@ -208,7 +245,7 @@ void pj_runtime_stop_compiles(pj_runtime *runtime) {
   while (b->first) {
     job *j = b->first;
     b->first = j->next;
-    job_free(j);
+    finish(j, pj_error(PJ_CANCELLED, "the compiler was stopped"));
   }
   pthread_mutex_destroy(&b->lock);
   pthread_cond_destroy(&b->changed);

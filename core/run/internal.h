@@ -272,9 +272,10 @@ void pj_program_destroy(void *program);
 
 // ---- adaptive.c ----
 
-// In adaptive eager, for a region of several ops that has no program: true when it is to run op by op. From its second
-// time on its program is compiled in the background. The lock is held.
-bool pj_adaptive_defers(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash);
+// The program of a region of several ops in adaptive eager; NULL when it is to run op by op. The lock is held, may be
+// given up meanwhile, and is held again on return.
+pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
+                           pj_program **out_program);
 // Runs the ops of a region one after the other. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_run_each(pj_device *device, pj_region *region);
 

@@ -159,8 +159,11 @@ static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *
                                 (uint64_t)atomic_load_explicit(&runtime->index_mode, memory_order_relaxed));
   if (!outside->live_count && !(region->checks_indices && atomic_load(&runtime->index_mode) != PJ_INDEX_OFF)) return NULL;
   uint64_t hash = pj_hash_words(region->key, region->key_count);
-  pj_program *program = pj_map_find(&device->programs, hash, region->key, region->key_count);
-  if (!program && pj_adaptive_defers(device, region, outside, hash)) return pj_run_each(device, region);
+  pj_program *program = NULL;
+  bool adaptive = region->queued_count > 1 && atomic_load_explicit(&runtime->adaptive, memory_order_relaxed);
+  if (adaptive) PJ_TRY(pj_adaptive_find(device, region, outside, hash, &program));
+  else program = pj_map_find(&device->programs, hash, region->key, region->key_count);
+  if (!program && adaptive) return pj_run_each(device, region);
   PJ_TRY(pj_device_reserve_memory(device, outside->bytes));
   if (!program) PJ_TRY(make_program(device, region, outside, hash, &program));
   return execute(device, region, program);

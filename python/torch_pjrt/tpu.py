@@ -212,8 +212,8 @@ class set_eager_mode:
 
     "strict"    every op runs at its call
     "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
-    "adaptive"  the same, but nobody waits for the program: ops that are met for the first time run one by one, and when
-                they come again their program is compiled in the background
+    "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time their
+                program is compiled in the background, and it runs from the sixth time on (the default)
 
     Queued ops run when a value is read, an optimizer step ends, the device is synchronized, or `length` of them wait; an
     error in them is told then. Takes effect at once; as a context manager it is undone at the end.

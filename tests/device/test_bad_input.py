@@ -342,7 +342,7 @@ def test_a_bad_number_is_told_also_when_the_program_is_known(pair):
         assert x.tolist() == before
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_an_index_out_of_range_is_told_at_the_next_read_or_synchronization():
     for bad in (lambda: a(4)[torch.tensor([9], device=D)], lambda: torch.bincount(-a(3, dtype=torch.long)),
                 lambda: F.embedding(torch.tensor([1, 50], device=D), a(10, 4)),
@@ -366,7 +366,7 @@ def test_tpu_memory_is_no_numpy_and_no_pointer():
 # ---- hard days -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_out_of_memory_names_the_five_largest_tensors_and_the_tensors_stay():
     run("""
     kept = [torch.full((1 << 10 + i,), float(i), device="tpu") for i in range(7)]
@@ -400,7 +400,7 @@ def test_out_of_memory_names_the_five_largest_tensors_and_the_tensors_stay():
     """)
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_memory_that_the_plugin_does_not_have_is_out_of_memory():
     with pytest.raises(torch.OutOfMemoryError):
         torch.zeros(2**42, device=D).add(1).sum().item()
@@ -412,7 +412,7 @@ def test_memory_that_the_plugin_does_not_have_is_out_of_memory():
     ("abort", "RuntimeError", "Check failed: this program is well formed"), ("exit", "RuntimeError", "exit status 3"),
     ("garbage", "RuntimeError", "was stopped"), ("lie", "RuntimeError", "worker"),
     ("memory", "OutOfMemoryError", "the compiler ran out of memory"), ("hang", "RuntimeError", "took longer than")])
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_a_compiler_that_dies_is_an_exception_and_in_place_targets_keep_their_values(fault, kind, words):
     run(f"""
     import os
@@ -466,7 +466,7 @@ def interrupted(f):
 """
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_ctrl_c_ends_a_long_compile_and_the_target_keeps_its_value():
     run(INTERRUPT + """
 x = torch.arange(4096.0).to("tpu")
@@ -480,7 +480,7 @@ works()
     """, PJ_WORKER_FAULT="hang", TORCH_PJRT_CACHE_DIR="")
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_ctrl_c_ends_a_long_wait_and_the_next_op_works():
     run(INTERRUPT + """
 works()
@@ -498,6 +498,7 @@ os._exit(0)  # without waiting for the rest
     """)
 
 
+@pytest.mark.eager("strict", "fused")
 def test_ctrl_c_ends_a_wait_for_another_threads_compile():
     run(INTERRUPT + """
 x = torch.arange(4096.0).to("tpu")

@@ -26,7 +26,7 @@ def entries(folder: Path) -> list[Path]:
     return [p for p in folder.iterdir() if len(p.name) == 64]
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_a_second_start_compiles_nothing_and_the_directory_is_private(tmp_path):
     folder = tmp_path / "new" / "cache"
     compiles, loads = counts(run(WORK, TORCH_PJRT_CACHE_DIR=str(folder)))
@@ -85,7 +85,7 @@ def test_a_full_disk_under_the_cache_is_told_once_and_everything_works(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_a_file_system_without_room_is_told_once_and_everything_works(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
@@ -100,7 +100,7 @@ def test_a_file_system_without_room_is_told_once_and_everything_works(tmp_path):
 
 
 @pytest.mark.parametrize("trouble", ["a file", "a link", "open to others", "no path"])
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_a_directory_that_cannot_be_used_is_told_and_everything_works_without_it(tmp_path, trouble):
     folder = tmp_path / "cache"
     if trouble == "a file":
@@ -125,7 +125,7 @@ def test_the_size_limit_holds(tmp_path):
     assert 0 < sum(p.stat().st_size for p in tmp_path.iterdir()) <= 64000
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_without_a_directory_nothing_is_kept(tmp_path):
     for _ in range(2):
         compiles, loads = counts(run(WORK, TORCH_PJRT_CACHE_DIR="", HOME=str(tmp_path)))

@@ -81,7 +81,7 @@ def test_fallbacks_are_listed_warned_of_once_and_can_be_errors():
         torch.tpu.set_fallback("loud")
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_a_decomposition_runs_as_one_program_with_writes_through_views():
     from torch_pjrt import decompose
 

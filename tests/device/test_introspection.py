@@ -40,7 +40,7 @@ def test_counters_have_their_names_and_start_again_at_zero():
     (lambda x: x.repeat(200, 200).mul_(2), dict(executions=2, donations=1)),
     (lambda x: torch.empty(9, device="tpu"), dict(executions=0)),
     (lambda x: x * 3.5, dict(executions=1, bytes_to_device=0))])
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_work_is_counted(work, counts):
     x = torch.ones(4, 6).to("tpu")
     work(x)
@@ -48,7 +48,7 @@ def test_work_is_counted(work, counts):
     assert {name: found[name] for name in counts} == counts
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_every_program_is_a_row_with_the_callers_line():
     torch.tpu.synchronize()
     seen = len(torch.tpu.explain())
@@ -76,6 +76,7 @@ def test_every_reason_for_a_program_is_told_in_the_docstring_and_in_the_docs():
         assert set(re.findall(r"[`\"](new [a-z ]+)[`\"]", text)) == words
 
 
+@pytest.mark.eager("strict", "fused")
 def test_a_line_is_told_relative_to_the_working_directory(tmp_path):
     program = tmp_path / "folder" / "program.py"
     program.parent.mkdir()
@@ -129,7 +130,7 @@ def test_the_fallback_mode_is_undone_at_the_end_of_its_context():
             torch.tpu.set_fallback(mode)
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_the_eager_mode_is_told_and_a_wrong_one_refused():
     assert torch.tpu.get_eager_mode() == "strict"
     try:

@@ -200,7 +200,7 @@ def test_attention_of_sequences_of_different_lengths_is_that_of_each(window, key
     same([x.grad for x in on_device], [x.grad for x in on_cpu], **ROUNDING)
 
 
-@pytest.mark.strict_eager  # the cuts of the queue come round after several batches
+@pytest.mark.eager("strict")  # the cuts of the queue come round after several batches
 def test_lengths_that_change_from_batch_to_batch_do_not_compile_for_ever():
     from torch.nn.attention.varlen import varlen_attn
 

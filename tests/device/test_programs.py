@@ -259,17 +259,6 @@ def test_a_custom_op_runs_the_kernel_that_python_gives_the_device():
 # ---- torch.compile ---------------------------------------------------------------------------------------------------
 
 
-def test_plain_compile_says_in_one_sentence_that_it_is_not_there_yet():
-    x = torch.ones(3, device="tpu")
-    for options in (dict(), dict(backend="inductor"), dict(backend="tpu"), dict(mode="reduce-overhead"),
-                    dict(dynamic=True)):
-        with pytest.raises(RuntimeError, match='cannot compile for the tpu device yet.*backend="aot_eager"'):
-            torch.compile(lambda a: (a.sin() + 1).sum(), **options)(x)
-    with pytest.raises(RuntimeError, match="cannot compile for the tpu device yet"):
-        torch.compile(lambda: torch.ones(2, device="tpu") + 1)()
-    assert torch.compile(lambda a: a + 1, backend="eager")(torch.ones(2)).tolist() == [2, 2]
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_backends_that_compile_nothing_work(backend):
     torch._dynamo.reset()

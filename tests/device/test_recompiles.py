@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from child import run
 from compare import counted, same
 
-pytestmark = pytest.mark.strict_eager  # a region is a program of its own (test_fused_eager.py)
+pytestmark = pytest.mark.eager("strict")  # a region is a program of its own (test_fused_eager.py)
 
 
 @pytest.mark.parametrize("op", [

@@ -52,6 +52,7 @@ def test_streams_are_told_apart_and_have_the_types_of_torch_tpu():
     assert isinstance(a.record_event(), torch.tpu.Event) and not isinstance(a, torch.tpu.Event)
 
 
+@pytest.mark.eager("strict", "fused")
 def test_an_event_is_reached_when_the_work_before_it_is_done():
     event = torch.tpu.Event()
     assert event.query()  # never recorded

@@ -248,7 +248,7 @@ def test_more_dimensions_than_the_device_has_are_refused():
 
 
 @pytest.mark.parametrize("causal,masked,key_heads", [(False, False, 4), (True, False, 2), (False, True, 4)])
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_attention_is_one_program_forward_and_one_backward(causal, masked, key_heads):
     torch.manual_seed(0)
     shapes = [(2, 4, 7, 8), (2, key_heads, 7, 8), (2, key_heads, 7, 8)]

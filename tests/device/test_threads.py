@@ -32,7 +32,7 @@ def test_eight_threads_compute_what_one_does():
     """)
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_threads_that_need_the_same_new_program_compile_it_once():
     run("""
     import threading
@@ -51,7 +51,7 @@ def test_threads_that_need_the_same_new_program_compile_it_once():
     """, TORCH_PJRT_CACHE_DIR="")
 
 
-@pytest.mark.strict_eager
+@pytest.mark.eager("strict")
 def test_python_runs_on_while_another_thread_compiles():
     run("""
     import threading, time

@@ -64,8 +64,8 @@ PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
 // Runs what is queued, then takes regions of at most `length` ops (1: strict eager). A region that was not met before is
-// compiled at its cut, or with `adaptive` runs op by op; when it comes again its program is compiled in the background,
-// and takes over once it is ready.
+// compiled at its cut, or with `adaptive` runs op by op; when it comes for the third time its program is compiled in the
+// background, and takes over from the sixth time on (always then, so that equal runs give equal numbers).
 PJ_EXPORT void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive);
 PJ_EXPORT bool pj_runtime_is_adaptive(const pj_runtime *runtime);
 // Waits until nothing compiles in the background.
