@@ -151,7 +151,11 @@ static uint64_t total_memory(const pj_device *device) {
   return told ? (uint64_t)stats.limit : (uint64_t)sysconf(_SC_PAGESIZE) * (uint64_t)sysconf(_SC_PHYS_PAGES);
 }
 
+// What is queued has no memory yet. Its errors stay with its results.
+static void run_queued(pj_device *device) { pj_status_free(pj_device_synchronize(device, false)); }
+
 void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory) {
+  run_queued(device);
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
   *out_memory = (pj_device_memory){.bytes = device->bytes, .values = device->values, .refusals = device->refusals,
@@ -160,6 +164,7 @@ void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory) {
 }
 
 void pj_device_reset_peak_memory(pj_device *device) {
+  run_queued(device);
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
   device->bytes.peak = device->bytes.current;
@@ -168,6 +173,7 @@ void pj_device_reset_peak_memory(pj_device *device) {
 }
 
 void pj_device_reset_memory_sums(pj_device *device) {
+  run_queued(device);
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
   device->bytes.allocated = device->bytes.freed = 0;

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch_pjrt import tpu
 from torch_pjrt._after_import import after_import
 
+
 def _uses_device(graph, example_inputs) -> bool:
     values = list(example_inputs)
     if isinstance(graph, torch.fx.GraphModule):

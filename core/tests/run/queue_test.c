@@ -55,15 +55,16 @@ static void an_op_compiles_once_and_runs_each_time(void) {
 
 static void ops_up_to_a_read_are_one_program_that_gives_only_what_is_held(void) {
   set_up(64);
-  pj_storage *x = from_host(device, ones, COUNT), *sum = add(x, x, COUNT);
+  pj_storage *x = from_host(device, ones, COUNT);
+  pj_device_memory before, after;
+  pj_device_memory_info(device, &before);
+  pj_storage *sum = add(x, x, COUNT);
   for (int i = 0; i < 9; ++i) {
     pj_storage *next = add(sum, x, COUNT);
     pj_storage_release(sum);
     sum = next;
   }
   CHECK(counters_of(runtime).executions == 0);
-  pj_device_memory before, after;
-  pj_device_memory_info(device, &before);
   CHECK(is_filled_with(sum, 0));
   pj_device_memory_info(device, &after);
   pj_counters counters = counters_of(runtime);
