@@ -2,10 +2,9 @@
 
     python benchmarks/compare.py [--rounds 9] [--case NAME] [--clock wall|cpu] [--out out/benchmark.json]
 
-Each contender is a process of its own that waits while the others are measured: torch-pjrt (ours: strict eager; fused: 64 ops a
-region), PyTorch on the CPU, JAX on the
-same plugin file, and a C loop over the plugin (raw). A round asks every contender of a case in turn; a ratio is the median
-over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file. On a machine
+Each contender is a process of its own that waits while the others are measured: torch-pjrt (ours: strict eager; fused: 64
+ops a region), PyTorch on the CPU, JAX on the same plugin file, and a C loop over the plugin (raw). A round asks every contender
+of a case in turn; a ratio is the median over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file. On a machine
 that others use too, `--clock cpu` compares CPU seconds of all threads: right for add and item, which run on one.
 """
 import argparse

@@ -2,7 +2,7 @@
 (TORCH_PJRT_EAGER)."""
 import os
 
-MODE = os.environ.get("TORCH_PJRT_EAGER", "adaptive")
+MODE = os.environ.get("TORCH_PJRT_EAGER", "strict")
 
 
 def pytest_configure(config):

@@ -288,11 +288,15 @@ pj_status pj_region_run(pj_device *device, pj_region *region);
 void pj_region_fail(pj_region *region, pj_status status);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_cut(pj_device *device);
+// The same for callers that cannot say what failed: it is told at the next synchronization.
+void pj_device_cut_quietly(pj_device *device);
 // The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
 // when the op ends; an op that ends early with an error takes it too. The lock is held.
 pj_status pj_device_take_failure(pj_device *device);
 // Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
 pj_status pj_device_wait_until_idle(pj_device *device);
+// Makes room in the cache of run-time numbers: before an execution asks for its own, which must stay until it has begun.
+void pj_numbers_trim(pj_device *device);
 // A buffer with these run-time numbers, owned by the device's cache. The lock is held.
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer);
 void pj_programs_clear(pj_map *programs);

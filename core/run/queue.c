@@ -67,6 +67,7 @@ static pj_status execute(pj_device *device, pj_region *region, const pj_program 
   }
   size_t count = 0;
   pj_buffer *own_ints = NULL;
+  pj_numbers_trim(device);
   pj_status status = NULL;
   for (uint32_t i = 0; i < region->input_count && !status; ++i) {
     pj_value *v = region->inputs[i];
@@ -213,6 +214,12 @@ pj_status pj_device_cut(pj_device *device) {
   if (!status && device->check_count && atomic_load(&device->runtime->index_mode) == PJ_INDEX_STRICT)
     status = pj_device_check_indices(device, true);
   return status;
+}
+
+void pj_device_cut_quietly(pj_device *device) {
+  pj_status status = pj_device_cut(device);
+  if (device->deferred) pj_status_free(status);
+  else device->deferred = status;
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------

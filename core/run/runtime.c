@@ -157,7 +157,11 @@ int pj_runtime_queue_length(const pj_runtime *runtime) { return atomic_load(&run
 bool pj_runtime_is_adaptive(const pj_runtime *runtime) { return atomic_load(&runtime->adaptive); }
 
 void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive) {
-  for (int i = 0; i < runtime->device_count; ++i) pj_status_free(pj_device_synchronize(&runtime->devices[i], false));
+  for (int i = 0; i < runtime->device_count && !atomic_load(&runtime->forked); ++i) {
+    pthread_mutex_lock(&runtime->devices[i].lock);
+    pj_device_cut_quietly(&runtime->devices[i]);
+    pthread_mutex_unlock(&runtime->devices[i].lock);
+  }
   atomic_store(&runtime->queue_length, length > 1 ? length : 1);
   atomic_store(&runtime->adaptive, adaptive);
 }

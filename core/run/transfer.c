@@ -20,6 +20,10 @@ void pj_numbers_clear(pj_device *device) {
   pj_map_clear(numbers, NULL);
 }
 
+void pj_numbers_trim(pj_device *device) {
+  if (device->numbers.count >= MOST_NUMBER_BUFFERS) pj_numbers_clear(device);
+}
+
 pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data, uint32_t count, pj_buffer **out_buffer) {
   pj_reserve(&device->scratch, 0, count + 1, &device->scratch_capacity, sizeof *device->scratch);
   device->scratch[0] = (uint64_t)dtype;
@@ -27,7 +31,6 @@ pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data,
   uint64_t hash = pj_hash_words(device->scratch, count + 1);
   *out_buffer = pj_map_find(&device->numbers, hash, device->scratch, count + 1);
   if (*out_buffer) return NULL;
-  if (device->numbers.count >= MOST_NUMBER_BUFFERS) pj_numbers_clear(device);
   int64_t size = count;
   PJ_TRY(pj_buffer_from_host(device->runtime->client, device->index, data, dtype, 1, &size, PJ_HOST_COPY, NULL, out_buffer));
   if (pj_map_add(&device->numbers, hash, device->scratch, count + 1, *out_buffer)) return NULL;
@@ -271,12 +274,11 @@ pj_status pj_device_wait(pj_device *device, uint64_t point) {
 bool pj_device_reached(pj_device *device, uint64_t point) {
   if (atomic_load(&device->runtime->forked)) return false;
   pthread_mutex_lock(&device->lock);
-  pj_status status = point > device->point ? pj_device_cut(device) : NULL;
+  if (point > device->point) pj_device_cut_quietly(device);
   pj_device_drain(device);
   uint32_t count;
   pj_value **values = unready(device, point, &count);
   pthread_mutex_unlock(&device->lock);
-  pj_status_free(status);
   bool reached = true;
   for (uint32_t i = 0; i < count; ++i) {
     if (pj_buffer_is_ready(device->runtime->client, values[i]->buffer)) values[i]->ready = true;

@@ -151,8 +151,13 @@ static uint64_t total_memory(const pj_device *device) {
   return told ? (uint64_t)stats.limit : (uint64_t)sysconf(_SC_PAGESIZE) * (uint64_t)sysconf(_SC_PHYS_PAGES);
 }
 
-// What is queued has no memory yet. Its errors stay with its results.
-static void run_queued(pj_device *device) { pj_status_free(pj_device_synchronize(device, false)); }
+// What is queued has no memory yet.
+static void run_queued(pj_device *device) {
+  if (atomic_load(&device->runtime->forked)) return;
+  pthread_mutex_lock(&device->lock);
+  pj_device_cut_quietly(device);
+  pthread_mutex_unlock(&device->lock);
+}
 
 void pj_device_memory_info(pj_device *device, pj_device_memory *out_memory) {
   run_queued(device);

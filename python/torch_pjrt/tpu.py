@@ -210,10 +210,10 @@ class set_fallback:
 class set_eager_mode:
     """How ops run that follow each other.
 
-    "strict"    every op runs at its call
+    "strict"    every op runs at its call (the default)
     "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
     "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time their
-                program is compiled in the background, and it runs from the sixth time on (the default)
+                program is compiled in the background, and it runs from the sixth time on
 
     Queued ops run when a value is read, an optimizer step ends, the device is synchronized, or `length` of them wait; an
     error in them is told then. Takes effect at once; as a context manager it is undone at the end.

@@ -92,7 +92,7 @@ static void a_write_through_a_view_changes_the_base_only_there(void) {
 }
 
 static void rows_at_every_start_are_read_and_written_by_a_few_programs(void) {
-  enum { ROWS = 40, COLUMNS = 5 };
+  enum { ROWS = 2500, COLUMNS = 5 };  // more numbers than the device keeps
   float a[ROWS * COLUMNS], b[COLUMNS];
   for (int i = 0; i < ROWS * COLUMNS; ++i) a[i] = (float)i;
   pj_storage *x = from_host(device, a, ROWS * COLUMNS);
