@@ -18,7 +18,10 @@ static void use(uint32_t *last, uint32_t ref, uint32_t q) {
 
 // The op that uses each input and output of the region last. An old value that an op replaces is used by that op: it
 // comes back if the op fails.
-static void find_last_uses(const pj_region *region, uint32_t *last) {
+uint32_t *pj_region_last_uses(const pj_region *region) {
+  uint32_t most = region->input_count > region->output_count ? region->input_count : region->output_count;
+  uint32_t *last = calloc(2 * (size_t)most + 2, sizeof *last);
+  if (!last) return NULL;
   uint32_t end = region->ref_count;
   for (uint32_t q = region->queued_count; q-- > 0;) {
     const pj_queued *queued = &region->queued[q];
@@ -32,13 +35,10 @@ static void find_last_uses(const pj_region *region, uint32_t *last) {
       if (mine && undo->borrowed) use(last, undo->old_value->ref, q);
     }
   }
+  return last;
 }
 
-pj_status pj_run_each(pj_device *device, pj_region *region) {
-  uint32_t most = region->input_count > region->output_count ? region->input_count : region->output_count;
-  uint32_t *last = calloc(2 * (size_t)most + 2, sizeof *last);
-  if (!last) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
-  find_last_uses(region, last);
+pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last) {
   pj_status status = NULL;
   for (uint32_t q = 0; q < region->queued_count && !status; ++q) {
     pj_region *one = pj_region_create(device);
@@ -50,7 +50,6 @@ pj_status pj_run_each(pj_device *device, pj_region *region) {
     }
     pj_region_give_back(device, one);
   }
-  free(last);
   return status;
 }
 

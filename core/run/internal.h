@@ -276,8 +276,10 @@ void pj_program_destroy(void *program);
 // given up meanwhile, and is held again on return.
 pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
                            pj_program **out_program);
+// Of each input and output of the region (by ref) the op that uses it last; freed by the caller. NULL: no host memory.
+uint32_t *pj_region_last_uses(const pj_region *region);
 // Runs the ops of a region one after the other. The lock is held, may be given up meanwhile, and is held again on return.
-pj_status pj_run_each(pj_device *device, pj_region *region);
+pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last);
 
 // ---- queue.c ----
 

@@ -86,7 +86,6 @@ static pj_status execute(pj_device *device, pj_region *region, const pj_program 
   }
   if (!status) status = pj_execute(program->executable, device->index, arguments, count, buffers);
   if (!status) {
-    ++device->point;
     pj_count(&runtime->counters.executions, 1);
     if (program->donated_count) forget_donated(device, region, program);
     for (uint32_t k = 0; k < program->live_count; ++k) pj_value_set_buffer(region->outputs[program->live[k]], buffers[k]);
@@ -153,6 +152,27 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
   return status;
 }
 
+static bool is_held_elsewhere(const pj_region *region, const pj_program *program) {
+  for (uint32_t i = 0; i < program->donated_count; ++i)
+    if (atomic_load_explicit(&region->inputs[program->donated[i]]->refs, memory_order_acquire) > 1) return true;
+  return false;
+}
+
+// That an input can be donated was found out before the lock was given up for a compile. A thread that waits for the
+// device may hold it since; it lets go when the input is computed.
+static void await_sole_holder(pj_device *device, const pj_region *region, const pj_program *program) {
+  const pj_hooks *hooks = &device->runtime->hooks;
+  while (is_held_elsewhere(region, program)) {
+    pthread_mutex_unlock(&device->lock);
+    void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+    pthread_mutex_lock(&device->lock);
+    pj_wait_a_tick(&device->idle, &device->lock);
+    pthread_mutex_unlock(&device->lock);
+    if (hooks->block_end) hooks->block_end(token);
+    pthread_mutex_lock(&device->lock);
+  }
+}
+
 static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *outside) {
   pj_runtime *runtime = device->runtime;
   pj_region_look_outside(region, outside);
@@ -162,11 +182,19 @@ static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *
   uint64_t hash = pj_hash_words(region->key, region->key_count);
   pj_program *program = NULL;
   bool adaptive = region->queued_count > 1 && atomic_load_explicit(&runtime->adaptive, memory_order_relaxed);
-  if (adaptive) PJ_TRY(pj_adaptive_find(device, region, outside, hash, &program));
-  else program = pj_map_find(&device->programs, hash, region->key, region->key_count);
-  if (!program && adaptive) return pj_run_each(device, region);
+  if (adaptive) {
+    uint32_t *last = pj_region_last_uses(region);  // before the lock is given up: other threads may queue the same values
+    if (!last) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+    pj_status status = pj_adaptive_find(device, region, outside, hash, &program);
+    if (!status && !program) status = pj_run_each(device, region, last);
+    free(last);
+    if (status || !program) return status;
+  } else {
+    program = pj_map_find(&device->programs, hash, region->key, region->key_count);
+  }
   PJ_TRY(pj_device_reserve_memory(device, outside->bytes));
   if (!program) PJ_TRY(make_program(device, region, outside, hash, &program));
+  await_sole_holder(device, region, program);
   return execute(device, region, program);
 }
 
@@ -204,6 +232,7 @@ pj_status pj_device_cut(pj_device *device) {
   device->region = pj_region_create(device);
   device->running = true;
   device->runner = pthread_self();
+  ++device->point;  // also of a region that runs op by op: an event waits for all of it
   pj_count(&device->runtime->counters.queue_cuts, 1);
   pj_status status = pj_region_run(device, region);
   if (status && atomic_load(&device->runtime->queue_length) == 1) tell_other_threads(device, region, status);

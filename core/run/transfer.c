@@ -257,7 +257,7 @@ pj_status pj_device_synchronize(pj_device *device, bool wait) {
 
 uint64_t pj_device_record(pj_device *device) {
   pthread_mutex_lock(&device->lock);
-  uint64_t point = device->point + (device->region->queued_count || device->running ? 1 : 0);
+  uint64_t point = device->point + (device->region->queued_count ? 1 : 0);
   pthread_mutex_unlock(&device->lock);
   return point;
 }
@@ -265,7 +265,8 @@ uint64_t pj_device_record(pj_device *device) {
 pj_status pj_device_wait(pj_device *device, uint64_t point) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
-  pj_status status = point > device->point ? pj_device_cut(device) : NULL;
+  bool later = point > device->point || (point == device->point && device->running);
+  pj_status status = later ? pj_device_cut(device) : NULL;
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
   return wait_for(device, point);
@@ -274,7 +275,7 @@ pj_status pj_device_wait(pj_device *device, uint64_t point) {
 bool pj_device_reached(pj_device *device, uint64_t point) {
   if (atomic_load(&device->runtime->forked)) return false;
   pthread_mutex_lock(&device->lock);
-  if (point > device->point) pj_device_cut_quietly(device);
+  if (point > device->point || (point == device->point && device->running)) pj_device_cut_quietly(device);
   pj_device_drain(device);
   uint32_t count;
   pj_value **values = unready(device, point, &count);

@@ -3,6 +3,7 @@
 Dynamo and AOTAutograd give graphs of ATen ops. Each becomes a Program, which is traced like a decomposition (decompose.py)
 for every new layout of its inputs, and then goes through the same lowerings, caches and runner as eager ops.
 """
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
@@ -52,6 +53,49 @@ def _on_device(value: Any) -> Any:
     return value.resolve_conj().resolve_neg() if value.is_conj() or value.is_neg() else value
 
 
+@dataclasses.dataclass
+class _View:
+    """An output that shares the memory of another one."""
+    base: int  # position among the outputs
+    dtype: torch.dtype
+    size: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+
+    def of(self, outputs: list) -> torch.Tensor:
+        base = outputs[self.base]
+        return torch.empty(0, dtype=self.dtype, device=base.device).set_(base.untyped_storage(), self.offset, self.size, self.stride)
+
+
+def _share_memory(outputs: list, inputs: list) -> list:
+    """Outputs over one storage become views of one of them, or of all of it, which is appended. What shares an input's
+    memory AOTAutograd makes itself."""
+    def storage(tensor):
+        return tensor.untyped_storage()._cdata
+
+    known = {storage(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)}
+    groups: dict[int, list[int]] = {}
+    for i, output in enumerate(outputs):
+        if isinstance(output, torch.Tensor) and not output.is_conj() and not output.is_neg() and storage(output) not in known:
+            groups.setdefault(storage(output), []).append(i)
+    result = list(outputs)
+    for members in groups.values():
+        if len(members) == 1:
+            continue
+        first = outputs[members[0]]
+        size, nbytes = first.element_size(), first.untyped_storage().nbytes()
+        base = next((i for i in members if outputs[i].numel() * outputs[i].element_size() == nbytes
+                     and torch.ops.aten.is_non_overlapping_and_dense.default(outputs[i])), None)
+        if base is None:
+            base = len(result)
+            result.append(first.as_strided((nbytes // size,), (1,), 0))
+        for i in members:
+            if i != base:
+                view = outputs[i]
+                result[i] = _View(base, view.dtype, view.size(), view.stride(), view.storage_offset())
+    return result
+
+
 class Graph:
     """A graph as a function of its inputs: tensors, ints, floats and None."""
 
@@ -64,6 +108,7 @@ class Graph:
             node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags]
         self.program = _C.Program(f"graph:{next(_numbers)}", self.trace, DRAWS_PER_OP * len(seeded))
         outputs = next(node for node in module.graph.nodes if node.op == "output").args[0]
+        self.output_count = len(outputs)
         values = [getattr(output, "meta", {}).get("val") for output in outputs]
         self.to_cpu = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.device.type == "cpu"]
         self.written: set[int] = set()  # inputs
@@ -82,9 +127,11 @@ class Graph:
             held = dict(zip(self.names, fakes[count:]))
             with Recorder(builder):
                 outputs = _Interpreter(self.module, held).run(*fakes[:count])
-            written = [(i, value) for i, value in enumerate(fakes) if isinstance(value, torch.Tensor) and builder.changed(value)]
+            written = [(i, value) for i, value in enumerate(fakes)
+                       if isinstance(value, torch.Tensor) and builder.changed(value)]
+            outputs = _share_memory(list(outputs), fakes)
         self.written.update(i for i, _ in written)
-        return list(outputs), written
+        return outputs, written
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         if self.reason is None:
@@ -98,6 +145,7 @@ class Graph:
                 for i in self.written:  # as an optimizer's step count, which lives on the CPU
                     if i < len(inputs) and given[i] is not inputs[i]:
                         inputs[i].copy_(given[i])
+                outputs = [value.of(outputs) if isinstance(value, _View) else value for value in outputs][:self.output_count]
                 for i in self.to_cpu:
                     outputs[i] = outputs[i].cpu()
                 return outputs

@@ -150,3 +150,24 @@ def test_sizes_that_change_give_the_cpus_values():
 def test_a_graph_on_the_cpu_goes_where_it_went_before():
     f = torch.compile(lambda a: a + 1, backend="eager")
     assert f(torch.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("f", [lambda x: (lambda y: (y, y[0]))(x * 2), lambda x: (lambda y: (y[1], y))(x * 2),
+                               lambda x: (lambda y: (y.t(), y.view(-1)))(x * 2), lambda x: (lambda y: (y, y.detach()))(x * 2),
+                               lambda x: (lambda y: (y[0], y[1:, ::2]))(x * 2), lambda x: (lambda y: (y, y))(x * 2),
+                               lambda x: (x, x + 1, x[0]), lambda x: tuple((x * 2).split(1))])
+def test_outputs_that_share_memory_go_on_sharing_it(f):
+    def program(d):
+        outputs = compiled(f, d)(torch.arange(6.0).reshape(2, 3).to(d))
+        outputs[0].add_(10)
+        outputs[-1].mul_(3)
+        return outputs
+
+    like_cpu(program)
+
+
+def test_an_output_and_its_bits_share_memory():
+    x = torch.ones(4, device="tpu")
+    y, bits = compiled(lambda x: (lambda y: (y, y.view(torch.int32)))(x * 2))(x)
+    y.mul_(2)
+    same(bits, torch.full((4,), 4.0).view(torch.int32))
