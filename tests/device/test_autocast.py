@@ -123,7 +123,7 @@ def test_training_under_autocast_keeps_float32_parameters_and_follows_float32():
     assert not torch.equal(low, full)
 
 
-@pytest.mark.eager("fused")
+@pytest.mark.eager("strict")
 def test_a_parameter_is_cast_once_in_a_region():
     layer, x = nn.Linear(4, 4).to("tpu"), torch.ones(2, 4, device="tpu", dtype=torch.bfloat16)
 

@@ -498,7 +498,7 @@ os._exit(0)  # without waiting for the rest
     """)
 
 
-@pytest.mark.eager("strict", "fused")
+@pytest.mark.eager("strict")
 def test_ctrl_c_ends_a_wait_for_another_threads_compile():
     run(INTERRUPT + """
 x = torch.arange(4096.0).to("tpu")

@@ -76,7 +76,7 @@ def test_every_reason_for_a_program_is_told_in_the_docstring_and_in_the_docs():
         assert set(re.findall(r"[`\"]((?:new|not) [a-z ]+)[`\"]", text)) == words
 
 
-@pytest.mark.eager("strict", "fused")
+@pytest.mark.eager("strict")
 def test_a_line_is_told_relative_to_the_working_directory(tmp_path):
     program = tmp_path / "folder" / "program.py"
     program.parent.mkdir()

@@ -32,7 +32,7 @@ def test_moving_a_model_keeps_its_parameters_and_their_ties(name):
     assert all(after[key] is parameter and parameter.is_tpu for key, parameter in before.items())
 
 
-@pytest.mark.eager("strict", "fused")
+@pytest.mark.eager("strict")
 @torch.no_grad()
 def test_a_second_forward_makes_no_program(name):
     model, batch = catalogue.build(name).to("tpu"), on(catalogue.inputs(name), "tpu")
