@@ -22,6 +22,7 @@ def without_device(text):
     return text.replace(", device='tpu:0'", "", 1).replace(",\n       device='tpu:0'", "", 1)
 
 
+@pytest.mark.eager("strict", "fused")
 @pytest.mark.parametrize("text", [repr, str, "{}".format], ids=["repr", "str", "format"])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_tensor_is_read_once_and_compiles_nothing(name, text):
@@ -34,6 +35,7 @@ def test_a_small_tensor_is_read_once_and_compiles_nothing(name, text):
     assert without_device(found[0]).split() == text(SMALL[name]).split()
 
 
+@pytest.mark.eager("strict", "fused")
 @pytest.mark.parametrize("view", [
     lambda x: x[1], lambda x: x[:, ::2], lambda x: x.t()[1:], lambda x: x[2, 3], lambda x: x.flatten()[5:9],
     lambda x: x.expand(2, 4, 6), lambda x: x.view(torch.int32)[1:], lambda x: x.as_strided((3, 3), (1, 1), 2)])

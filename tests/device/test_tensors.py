@@ -56,6 +56,7 @@ def test_a_clone_shares_no_later_write():
     same(program)
 
 
+@pytest.mark.eager("strict", "fused")
 def test_a_clone_of_a_dense_tensor_runs_no_program():
     x = torch.arange(4.0).to(D)
     before = torch.tpu.counters()["executions"]

@@ -1,11 +1,13 @@
 """Generation of the decoders and encoder-decoders in the catalogue, against PyTorch on the CPU."""
 import catalogue
+import pytest
 import torch
 from catalogue import on, programs
 
 NEW_TOKENS = 6
 
 
+@pytest.mark.eager("strict", "fused")
 def test_greedy_tokens_equal_the_cpus_and_a_second_call_makes_no_program(generator):
     model, prompt = catalogue.build(generator), catalogue.prompt(generator)
     options = dict(do_sample=False, max_new_tokens=NEW_TOKENS)

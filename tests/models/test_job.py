@@ -55,6 +55,7 @@ def test_qwen3_training_makes_no_program_after_the_second_step(trained):
     assert made[-1] == made[1]
 
 
+@pytest.mark.eager("strict", "fused")
 def test_qwen3_greedy_text_equals_the_cpus_and_a_second_call_compiles_nothing(job, trained):
     report = {}
     job.generate(trained[3], report)

@@ -25,6 +25,7 @@ def train(name: str, device: str, fused: bool) -> tuple[list[float], dict[str, t
     return losses, {key: p.detach().cpu() for key, p in model.named_parameters()}, made
 
 
+@pytest.mark.eager("strict", "fused")
 @pytest.mark.parametrize("fused", [False, True], ids=["foreach", "fused"])
 def test_adamw_steps_give_the_cpus_losses_and_parameters_and_the_third_makes_no_program(name, fused):
     losses, parameters, _ = train(name, "cpu", fused)
