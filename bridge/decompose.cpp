@@ -4,6 +4,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/record_function.h>
+#include <c10/util/strides.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
@@ -49,14 +50,8 @@ class NodeWriter final : public Writer {
 }  // namespace
 
 pj_tensor_spec dense_spec_of(const Tensor &tensor) {
-  c10::DimVector strides(tensor.strides());
-  if (!tensor.is_non_overlapping_and_dense()) {
-    int64_t step = 1;
-    for (int64_t d = tensor.dim() - 1; d >= 0; --d) {
-      strides[static_cast<size_t>(d)] = step;
-      step *= std::max<int64_t>(tensor.size(d), 1);
-    }
-  }
+  bool dense = tensor.is_non_overlapping_and_dense();
+  c10::DimVector strides = dense ? c10::DimVector(tensor.strides()) : c10::contiguous_strides(tensor.sizes());
   return spec_of(tensor.scalar_type(), tensor.sizes(), strides);
 }
 

@@ -418,7 +418,8 @@ void run_op(Run &run) {
     TORCH_INTERNAL_ASSERT(plan, op.name, ": the plan that was just made is not found");
     if (run.layout) op.remember(plan, run.layout);
   }
-  if (op.flags & PJ_OP_RANDOM) advance_seed(generator_of(run), run.index, largest_result(pj_plan_result(plan, 0), pj_plan_result_count(plan)));
+  if (op.flags & PJ_OP_RANDOM)
+    advance_seed(generator_of(run), run.index, largest_result(pj_plan_result(plan, 0), pj_plan_result_count(plan)));
   if (run.mutates) {
     store_results(run, call, plan, result_groups(run, 0));
     return;

@@ -288,7 +288,8 @@ void register_kernels() {
         typed ? std::optional(typed->signature) : std::nullopt, nullptr, "torch_pjrt"));
   }
   auto fall_back = [&](c10::DispatchKey key, auto kernel) {
-    handles->push_back(dispatcher.registerFallback(key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), "torch_pjrt"));
+    handles->push_back(
+        dispatcher.registerFallback(key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), "torch_pjrt"));
   };
   fall_back(c10::DispatchKey::PrivateUse1, std::make_unique<Fallback>());
   for (auto [key, kind] : kAbsent) fall_back(key, std::make_unique<Absent>(kind));

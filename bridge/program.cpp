@@ -45,6 +45,7 @@ const Traced &Program::traced(pj_device *device, pj_call *call, const py::list &
   py::tuple answer = trace_(py::cast(&builder, py::return_value_policy::reference), inputs);
   describe(answer[0], answer[1], &traced, &results);
   for (const Tensor &result : results) specs.push_back(dense_spec_of(result));
+  traced.results = results.size();
   traced.draws = builder.drawn();
   if (!results.empty()) builder.finish(device, call, results, specs);
   return known_.emplace(std::move(key), std::move(traced)).first->second;
@@ -85,9 +86,7 @@ py::list Program::run(const py::list &inputs) {
   }
   py::list outputs;
   const pj_plan *plan = nullptr;
-  size_t tensors = 0;
-  for (const py::object &other : known.outputs) tensors += !other;
-  if (tensors + known.writes.size()) {
+  if (known.results) {
     call->hold = !known.writes.empty();
     check(pj_submit(device, call, &plan));
     TORCH_INTERNAL_ASSERT(plan, "the program that was just traced is not found");

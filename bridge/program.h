@@ -14,6 +14,7 @@ struct Traced {
     size_t input, result;
   };
   std::vector<Write> writes;              // inputs that the graph writes, and the results that they take
+  size_t results;                         // of the program, those that are written included
   std::vector<uint64_t> draws;            // random numbers that each draw takes from the generator
 };
 

@@ -122,7 +122,8 @@ void Writer::tensor(const Argument &argument, const Tensor &tensor) {
   if (C10_UNLIKELY(device.type() != c10::DeviceType::PrivateUse1)) {
     if (device.is_cpu() && tensor.dim() == 0 && argument.number && op_.numbers) {
       bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-      number(at::native::_local_scalar_dense_cpu(tensor), to_pj(tensor.scalar_type()), wrapped ? PJ_WEIGHT_PYTHON : PJ_WEIGHT_ZERO_DIM);
+      number(at::native::_local_scalar_dense_cpu(tensor), to_pj(tensor.scalar_type()),
+             wrapped ? PJ_WEIGHT_PYTHON : PJ_WEIGHT_ZERO_DIM);
       return;
     }
     mixed_devices(op_, c10::Device(c10::DeviceType::PrivateUse1, index < 0 ? current_device() : index), device);
@@ -168,7 +169,9 @@ void Writer::write(const Argument &argument, const IValue &value) {
       }
       break;
     }
-    case Kind::kNumber: scalar(value.toScalar(), argument.constant || is_usual(argument, value) || is_special(argument, value)); break;
+    case Kind::kNumber:
+      scalar(value.toScalar(), argument.constant || is_usual(argument, value) || is_special(argument, value));
+      break;
     case Kind::kNumbers: {
       auto list = value.toListRef();
       pj_call_numbers(call_, static_cast<uint32_t>(list.size()));

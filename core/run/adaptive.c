@@ -7,7 +7,6 @@
 // numbers.
 #include <stdlib.h>
 
-#include "base/tick.h"
 #include "run/internal.h"
 
 // ---- op by op ---------------------------------------------------------------------------------------------------------
@@ -178,24 +177,10 @@ static bool submit(pj_device *device, const pj_region *region, const pj_outside 
   return true;
 }
 
-// Waits until the program is there or refused. The lock is given up meanwhile. CANCELLED when the user interrupts.
-static pj_status await(pj_device *device, const pj_sighting *sighting) {
-  pj_hooks *hooks = &device->runtime->hooks;
-  bool stop = false;
-  pthread_mutex_unlock(&device->lock);
-  void *token = hooks->block_begin ? hooks->block_begin() : NULL;
-  pthread_mutex_lock(&device->lock);
-  while (!stop && !sighting->program && !sighting->refused) {
-    pj_wait_a_tick(&device->idle, &device->lock);
-    if (!hooks->interrupted) continue;
-    pthread_mutex_unlock(&device->lock);
-    stop = hooks->interrupted();
-    pthread_mutex_lock(&device->lock);
-  }
-  pthread_mutex_unlock(&device->lock);
-  if (hooks->block_end) hooks->block_end(token);
-  pthread_mutex_lock(&device->lock);
-  return stop ? pj_error(PJ_CANCELLED, "the wait for a program that compiles in the background was interrupted") : NULL;
+static bool is_compiling(const pj_device *device, const void *context) {
+  (void)device;
+  const pj_sighting *sighting = context;
+  return !sighting->program && !sighting->refused;
 }
 
 pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
@@ -212,7 +197,7 @@ pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_
   if (sighting->times < USED_AT) ++sighting->times;
   if (sighting->times == COMPILED_AT) sighting->refused = !submit(device, region, outside, hash, sighting);
   if (sighting->times < USED_AT || sighting->refused) return NULL;
-  if (!sighting->program) PJ_TRY(await(device, sighting));
+  PJ_TRY(pj_device_wait_while(device, is_compiling, sighting, "a program that compiles in the background"));
   *out_program = sighting->program;
   return NULL;
 }

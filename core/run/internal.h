@@ -260,6 +260,11 @@ void pj_region_text(const pj_region *region, char *out, size_t size);
 
 // ---- program.c ----
 
+// The region has the only reference: nobody will read the value afterwards.
+static inline bool held_by_region_only(const pj_value *v) {
+  return atomic_load_explicit(&v->refs, memory_order_acquire) == 1;
+}
+
 // Fills `out`, whose arrays have room, and appends what it found to the key. The lock is held.
 void pj_region_look_outside(pj_region *region, pj_outside *out);
 // The region's StableHLO. Asks for the user's source line, so no lock may be held. Ends with pj_lowered_free, unless the
@@ -295,7 +300,12 @@ void pj_device_cut_quietly(pj_device *device);
 // The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
 // when the op ends; an op that ends early with an error takes it too. The lock is held.
 pj_status pj_device_take_failure(pj_device *device);
-// Waits until no region is being run. The lock is held, may be given up meanwhile, and is held again on return.
+// Waits while `condition` is true; it is asked under the lock, when device->idle is signalled and at every tick. CANCELLED
+// when the user interrupts the wait for `what`; NULL: it cannot be interrupted. The lock is held, may be given up meanwhile,
+// and is held again on return.
+typedef bool pj_condition(const pj_device *device, const void *context);
+pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const void *context, const char *what);
+// Waits until no other thread runs a region. The lock as above.
 pj_status pj_device_wait_until_idle(pj_device *device);
 // Makes room in the cache of run-time numbers: before an execution asks for its own, which must stay until it has begun.
 void pj_numbers_trim(pj_device *device);

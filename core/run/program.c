@@ -7,8 +7,6 @@
 // Donating a small buffer gains nothing, and whether an input can be donated is part of a program's key.
 enum { LEAST_DONATED_BYTES = 4096 };
 
-static bool held_by_region_only(const pj_value *v) { return atomic_load_explicit(&v->refs, memory_order_acquire) == 1; }
-
 // Fills `out`, whose arrays have room, and appends what it found to the key.
 void pj_region_look_outside(pj_region *region, pj_outside *out) {
   for (uint32_t i = 0; i < region->output_count; ++i) {

@@ -19,22 +19,27 @@ static bool runs_here(const pj_device *device) {
   return device->running && pthread_equal(device->runner, pthread_self());
 }
 
-static bool is_running(const pj_device *device) { return device->running; }
+static bool is_running(const pj_device *device, const void *context) {
+  (void)context;
+  return device->running && !runs_here(device);
+}
 
 // Its ops are complete, and their thread waits to run them. Another op in it would be another program.
-static bool is_due(const pj_device *device) { return device->region->due; }
+static bool is_due(const pj_device *device, const void *context) {
+  (void)context;
+  return device->region->due && !runs_here(device);
+}
 
-// CANCELLED when the user interrupts the wait; the other thread goes on.
-static pj_status wait_while(pj_device *device, bool (*condition)(const pj_device *)) {
-  pj_hooks *hooks = &device->runtime->hooks;
+pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const void *context, const char *what) {
+  const pj_hooks *hooks = &device->runtime->hooks;
   bool stop = false;
-  while (!stop && condition(device) && !runs_here(device)) {
+  while (!stop && condition(device, context)) {
     pthread_mutex_unlock(&device->lock);
     void *token = hooks->block_begin ? hooks->block_begin() : NULL;
     pthread_mutex_lock(&device->lock);
-    while (!stop && condition(device)) {
+    while (!stop && condition(device, context)) {
       pj_wait_a_tick(&device->idle, &device->lock);
-      if (!hooks->interrupted || !condition(device)) continue;
+      if (!what || !hooks->interrupted || !condition(device, context)) continue;
       pthread_mutex_unlock(&device->lock);
       stop = hooks->interrupted();
       pthread_mutex_lock(&device->lock);
@@ -43,10 +48,14 @@ static pj_status wait_while(pj_device *device, bool (*condition)(const pj_device
     if (hooks->block_end) hooks->block_end(token);
     pthread_mutex_lock(&device->lock);
   }
-  return stop ? pj_error(PJ_CANCELLED, "the wait for another thread's compile was interrupted") : NULL;
+  return stop ? pj_error(PJ_CANCELLED, "the wait for %s was interrupted", what) : NULL;
 }
 
-pj_status pj_device_wait_until_idle(pj_device *device) { return wait_while(device, is_running); }
+static const char ANOTHER_COMPILE[] = "another thread's compile";
+
+pj_status pj_device_wait_until_idle(pj_device *device) {
+  return pj_device_wait_while(device, is_running, NULL, ANOTHER_COMPILE);
+}
 
 // Donated inputs have no memory any more, before the outputs that took it are counted.
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
@@ -152,25 +161,24 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
   return status;
 }
 
-static bool is_held_elsewhere(const pj_region *region, const pj_program *program) {
-  for (uint32_t i = 0; i < program->donated_count; ++i)
-    if (atomic_load_explicit(&region->inputs[program->donated[i]]->refs, memory_order_acquire) > 1) return true;
+// A program that is about to run, and what it takes.
+typedef struct donation {
+  const pj_region *region;
+  const pj_program *program;
+} donation;
+
+static bool is_held_elsewhere(const pj_device *device, const void *context) {
+  (void)device;
+  const donation *d = context;
+  for (uint32_t i = 0; i < d->program->donated_count; ++i)
+    if (!held_by_region_only(d->region->inputs[d->program->donated[i]])) return true;
   return false;
 }
 
 // That an input can be donated was found out before the lock was given up for a compile. A thread that waits for the
 // device may hold it since; it lets go when the input is computed.
 static void await_sole_holder(pj_device *device, const pj_region *region, const pj_program *program) {
-  const pj_hooks *hooks = &device->runtime->hooks;
-  while (is_held_elsewhere(region, program)) {
-    pthread_mutex_unlock(&device->lock);
-    void *token = hooks->block_begin ? hooks->block_begin() : NULL;
-    pthread_mutex_lock(&device->lock);
-    pj_wait_a_tick(&device->idle, &device->lock);
-    pthread_mutex_unlock(&device->lock);
-    if (hooks->block_end) hooks->block_end(token);
-    pthread_mutex_lock(&device->lock);
-  }
+  pj_status_free(pj_device_wait_while(device, is_held_elsewhere, &(donation){region, program}, NULL));
 }
 
 static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *outside) {
@@ -280,7 +288,7 @@ static pj_status end_op(pj_device *device) {
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
-  pj_status status = is_due(device) ? wait_while(device, is_due) : NULL;
+  pj_status status = pj_device_wait_while(device, is_due, NULL, ANOTHER_COMPILE);
   pj_device_drain(device);
   const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
   if (plan) status = pj_region_append(device, call, plan);

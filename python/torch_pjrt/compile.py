@@ -64,7 +64,8 @@ class _View:
 
     def of(self, outputs: list) -> torch.Tensor:
         base = outputs[self.base]
-        return torch.empty(0, dtype=self.dtype, device=base.device).set_(base.untyped_storage(), self.offset, self.size, self.stride)
+        empty = torch.empty(0, dtype=self.dtype, device=base.device)
+        return empty.set_(base.untyped_storage(), self.offset, self.size, self.stride)
 
 
 def _share_memory(outputs: list, inputs: list) -> list:
@@ -76,7 +77,9 @@ def _share_memory(outputs: list, inputs: list) -> list:
     known = {storage(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)}
     groups: dict[int, list[int]] = {}
     for i, output in enumerate(outputs):
-        if isinstance(output, torch.Tensor) and not output.is_conj() and not output.is_neg() and storage(output) not in known:
+        if not isinstance(output, torch.Tensor) or output.is_conj() or output.is_neg():
+            continue
+        if storage(output) not in known:
             groups.setdefault(storage(output), []).append(i)
     result = list(outputs)
     for members in groups.values():

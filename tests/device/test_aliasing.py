@@ -206,6 +206,7 @@ def test_channels_last_keeps_strides_and_values(rank):
     results = program("tpu")
     for a, b in zip(results, expected, strict=True):
         assert a.stride() == b.stride()
+        # bfloat16 has 8 bits.
         same(a, b, rtol=1e-2 if b.dtype is torch.bfloat16 else 1e-4, atol=1e-4)
 
 
