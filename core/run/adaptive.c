@@ -39,11 +39,15 @@ uint32_t *pj_region_last_uses(const pj_region *region) {
 
 pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last) {
   pj_status status = NULL;
-  for (uint32_t q = 0; q < region->queued_count && !status; ++q) {
+  while (region->done < region->queued_count && !status) {
     pj_region *one = pj_region_create(device);
-    pj_region_take_op(one, region, q, last);
+    pj_region_take_op(one, region, region->done, last);
     status = pj_region_run(device, one);
-    if (status) {
+    if (!status) {
+      ++region->done;
+    } else if (pj_is_put_back(device, status)) {
+      pj_region_return_op(one, region, region->done);
+    } else {
       pj_region_fail(region, status);
       pj_region_settle(region, true);  // before the values go that come back
     }
@@ -98,12 +102,8 @@ static void job_free(job *j) {
 static void finish(job *j, pj_status status) {
   pj_device *device = j->device;
   pthread_mutex_lock(&device->lock);
-  if (!status && pj_map_add(&device->programs, j->hash, j->key, j->words, j->lowered.program)) {
-    j->sighting->program = j->lowered.program;
-    j->lowered.program = NULL;
-  } else {
-    j->sighting->refused = true;
-  }
+  if (!status) j->sighting->program = pj_program_keep(device, j->hash, j->key, j->words, &j->lowered);
+  j->sighting->refused = !j->sighting->program;
   pthread_cond_broadcast(&device->idle);
   pthread_mutex_unlock(&device->lock);
   if (status && pj_status_code(status) != PJ_CANCELLED)

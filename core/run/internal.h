@@ -86,6 +86,7 @@ typedef struct pj_region {
   uint32_t key_count, queued_count, ref_count, input_count, output_count, float_count, int_count;
   uint32_t key_capacity, queued_capacity, ref_capacity, input_capacity, output_capacity, float_capacity, int_capacity;
   uint32_t calls;                   // ops since the last cut
+  uint32_t done;                    // ops that have run, where they run one by one
   bool due;                         // complete: the thread of its last op waits to run it
   bool random, checks_indices;
   // What to put back when the program cannot be had.
@@ -95,7 +96,7 @@ typedef struct pj_region {
 
 // A compiled region.
 typedef struct pj_program {
-  pj_executable *executable;
+  pj_executable *executable;        // NULL: it could not be compiled, and its ops run one by one
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
   bool has_floats, has_ints;
@@ -251,9 +252,13 @@ void pj_region_destroy(pj_region *region);
 void pj_region_put_key(pj_region *region, uint64_t word);
 // Appends to the queue.
 pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
-// Makes op q of `from` the only op of the empty region `one`. `last`: of each input and output of `from` (by ref) the op
-// that uses it last: its reference then moves to `one`, and NULL is left.
+// Appends op q of `from` to the region `one`. `last`, or NULL: of each input and output of `from` (by ref) the op that
+// uses it last: its reference then moves to `one`, and NULL is left.
 void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32_t *last);
+// Gives the values that pj_region_take_op moved to `one` back to `from`.
+void pj_region_return_op(pj_region *one, pj_region *from, uint32_t q);
+// Puts a region that was interrupted back in front of what was queued since: all but the ops that have run. Frees it.
+void pj_region_put_back(pj_device *device, pj_region *region);
 // The region as one graph. `out_values` (room for the region's outputs) gets the value number of each output.
 pj_status pj_region_graph(const pj_region *region, pj_graph *graph, uint32_t *out_values);
 void pj_region_text(const pj_region *region, char *out, size_t size);
@@ -273,6 +278,9 @@ pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const p
 // Gives lowered->program its executable. No lock is held.
 pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context);
 void pj_lowered_free(pj_lowered *lowered);
+// Takes the program out of `lowered` and keeps it under the key, unless there is one already. Returns the one that is kept;
+// NULL: no host memory. The lock is held.
+pj_program *pj_program_keep(pj_device *device, uint64_t hash, const uint64_t *key, uint32_t words, pj_lowered *lowered);
 void pj_program_destroy(void *program);
 
 // ---- adaptive.c ----
@@ -291,6 +299,9 @@ pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last
 // Finds or makes the program of the region and runs it; its outputs fail when that cannot be. The lock is held, may be
 // given up meanwhile, and is held again on return.
 pj_status pj_region_run(pj_device *device, pj_region *region);
+// Whether the ops of a region that ended with `status` stay queued: they were interrupted, and their calls have returned.
+// In strict eager the op that is interrupted raises, and has not happened.
+bool pj_is_put_back(const pj_device *device, pj_status status);
 // Gives the error to the outputs that were not computed. The lock is held.
 void pj_region_fail(pj_region *region, pj_status status);
 // Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
@@ -315,6 +326,8 @@ void pj_programs_clear(pj_map *programs);
 void pj_numbers_clear(pj_device *device);
 // Ends the undo records: `failed` puts the old values back where new ones that failed still stand.
 void pj_region_settle(pj_region *region, bool failed);
+// Moves the undo records of the ops that `to` took over; those of ops that have run end.
+void pj_region_move_undo(pj_region *to, pj_region *from);
 
 // Gives a storage that nobody has written a value, which is retained; false: it has one.
 bool pj_storage_set_first(pj_storage *storage, pj_value *value);

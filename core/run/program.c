@@ -115,6 +115,21 @@ void pj_lowered_free(pj_lowered *lowered) {
   lowered->program = NULL;
 }
 
+pj_program *pj_program_keep(pj_device *device, uint64_t hash, const uint64_t *key, uint32_t words, pj_lowered *lowered) {
+  pj_program *kept = pj_map_find(&device->programs, hash, key, words);
+  if (kept && (kept->executable || !lowered->program->executable)) return kept;
+  if (kept) {  // one that could not be compiled before
+    pj_program program = *kept;
+    *kept = *lowered->program;
+    *lowered->program = program;
+    return kept;
+  }
+  if (!pj_map_add(&device->programs, hash, key, words, lowered->program)) return NULL;
+  kept = lowered->program;
+  lowered->program = NULL;
+  return kept;
+}
+
 pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context) {
   const pj_program_text *text = &lowered->text;
   pj_executable **executable = &lowered->program->executable;

@@ -132,7 +132,7 @@ pj_status pj_device_take_failure(pj_device *device) {
 // In strict eager an op says itself that it failed, also when its program was run by another thread, which came between a
 // call with `hold` and the end of the op.
 static void tell_other_threads(pj_device *device, const pj_region *region, pj_status status) {
-  for (uint32_t q = 0; q < region->queued_count; ++q) {
+  for (uint32_t q = region->done; q < region->queued_count; ++q) {
     pthread_t thread = region->queued[q].thread;
     if (pthread_equal(thread, pthread_self()) || find_failure(device, thread)) continue;
     pj_reserve(&device->failures, device->failure_count, 1, &device->failure_capacity, sizeof *device->failures);
@@ -140,7 +140,8 @@ static void tell_other_threads(pj_device *device, const pj_region *region, pj_st
   }
 }
 
-// Makes the program of the region. The lock is held, and given up while compiling.
+// Makes the program of the region. The lock is held, and given up while compiling. A region of several ops that cannot be
+// compiled is remembered as a program without executable: from then on it runs op by op.
 static pj_status make_program(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash,
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;
@@ -151,11 +152,11 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
   if (runtime->hooks.block_end) runtime->hooks.block_end(token);
   pthread_mutex_lock(&device->lock);
-  if (!status && !pj_map_add(&device->programs, hash, region->key, region->key_count, lowered.program))
-    status = pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
-  if (!status) {
-    *out_program = lowered.program;
-    lowered.program = NULL;
+  bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
+  if (refused) pj_runtime_explained(runtime, lowered.what, lowered.line, "not compiled", 0, false, -1);
+  if (!status || refused) {
+    *out_program = pj_program_keep(device, hash, region->key, region->key_count, &lowered);
+    if (!*out_program && !status) status = pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
   }
   pj_lowered_free(&lowered);
   return status;
@@ -181,6 +182,41 @@ static void await_sole_holder(pj_device *device, const pj_region *region, const 
   pj_status_free(pj_device_wait_while(device, is_held_elsewhere, &(donation){region, program}, NULL));
 }
 
+static pj_status run_whole(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash,
+                           pj_program *program) {
+  PJ_TRY(pj_device_reserve_memory(device, outside->bytes));
+  if (!program) PJ_TRY(make_program(device, region, outside, hash, &program));
+  await_sole_holder(device, region, program);
+  return execute(device, region, program);
+}
+
+// Several ops run one by one when their program is not worth a compile yet (adaptive eager), cannot be had, or needs more
+// memory than there is: then everything before the op that really fails is computed.
+static pj_status run_several(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash) {
+  uint32_t *last = pj_region_last_uses(region);  // before the lock is given up: other threads may queue the same values
+  if (!last) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+  pj_program *program = NULL;
+  pj_status status = NULL;
+  bool whole;
+  if (atomic_load_explicit(&device->runtime->adaptive, memory_order_relaxed)) {
+    status = pj_adaptive_find(device, region, outside, hash, &program);
+    whole = program != NULL;
+  } else {
+    program = pj_map_find(&device->programs, hash, region->key, region->key_count);
+    whole = !program || program->executable;
+  }
+  if (!status && whole) {
+    status = run_whole(device, region, outside, hash, program);
+    whole = !status;
+  }
+  if (!whole && pj_status_code(status) != PJ_CANCELLED) {
+    pj_status_free(status);
+    status = pj_run_each(device, region, last);
+  }
+  free(last);
+  return status;
+}
+
 static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *outside) {
   pj_runtime *runtime = device->runtime;
   pj_region_look_outside(region, outside);
@@ -188,22 +224,13 @@ static pj_status find_and_run(pj_device *device, pj_region *region, pj_outside *
                                 (uint64_t)atomic_load_explicit(&runtime->index_mode, memory_order_relaxed));
   if (!outside->live_count && !(region->checks_indices && atomic_load(&runtime->index_mode) != PJ_INDEX_OFF)) return NULL;
   uint64_t hash = pj_hash_words(region->key, region->key_count);
-  pj_program *program = NULL;
-  bool adaptive = region->queued_count > 1 && atomic_load_explicit(&runtime->adaptive, memory_order_relaxed);
-  if (adaptive) {
-    uint32_t *last = pj_region_last_uses(region);  // before the lock is given up: other threads may queue the same values
-    if (!last) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
-    pj_status status = pj_adaptive_find(device, region, outside, hash, &program);
-    if (!status && !program) status = pj_run_each(device, region, last);
-    free(last);
-    if (status || !program) return status;
-  } else {
-    program = pj_map_find(&device->programs, hash, region->key, region->key_count);
-  }
-  PJ_TRY(pj_device_reserve_memory(device, outside->bytes));
-  if (!program) PJ_TRY(make_program(device, region, outside, hash, &program));
-  await_sole_holder(device, region, program);
-  return execute(device, region, program);
+  if (region->queued_count > 1) return run_several(device, region, outside, hash);
+  return run_whole(device, region, outside, hash, pj_map_find(&device->programs, hash, region->key, region->key_count));
+}
+
+bool pj_is_put_back(const pj_device *device, pj_status status) {
+  return pj_status_code(status) == PJ_CANCELLED &&
+         atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) > 1;
 }
 
 pj_status pj_region_run(pj_device *device, pj_region *region) {
@@ -217,8 +244,10 @@ pj_status pj_region_run(pj_device *device, pj_region *region) {
     outside.live = many;
     outside.aliases = (int32_t *)many + region->output_count;
   }
+  uint32_t key_count = region->key_count;
   pj_status status = find_and_run(device, region, &outside);
-  if (status) pj_region_fail(region, status);
+  region->key_count = key_count;
+  if (status && !pj_is_put_back(device, status)) pj_region_fail(region, status);
   free(many);
   return status;
 }
@@ -243,9 +272,13 @@ pj_status pj_device_cut(pj_device *device) {
   ++device->point;  // also of a region that runs op by op: an event waits for all of it
   pj_count(&device->runtime->counters.queue_cuts, 1);
   pj_status status = pj_region_run(device, region);
-  if (status && atomic_load(&device->runtime->queue_length) == 1) tell_other_threads(device, region, status);
-  pj_region_settle(region, status != NULL);
-  pj_region_give_back(device, region);
+  if (pj_is_put_back(device, status)) {
+    pj_region_put_back(device, region);
+  } else {
+    if (status && atomic_load(&device->runtime->queue_length) == 1) tell_other_threads(device, region, status);
+    pj_region_settle(region, status != NULL);
+    pj_region_give_back(device, region);
+  }
   device->running = false;
   pthread_cond_broadcast(&device->idle);
   if (!status && device->check_count && atomic_load(&device->runtime->index_mode) == PJ_INDEX_STRICT)

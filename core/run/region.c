@@ -20,7 +20,7 @@ static void region_clear(pj_region *region) {
   for (uint32_t i = 0; i < region->input_count; ++i) pj_value_release(region->inputs[i]);
   for (uint32_t i = 0; i < region->output_count; ++i) pj_value_release(region->outputs[i]);
   region->key_count = region->queued_count = region->ref_count = region->input_count = region->output_count =
-      region->float_count = region->int_count = region->calls = 0;
+      region->float_count = region->int_count = region->calls = region->done = 0;
   region->random = region->checks_indices = region->due = false;
 }
 
@@ -144,13 +144,38 @@ void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32
     put_output(one, v);
   }
   // What no later op uses is held by `one` alone.
-  for (uint32_t i = 0; i < refs + plan->result_count; ++i) {
+  for (uint32_t i = 0; last && i < refs + plan->result_count; ++i) {
     uint32_t ref = i < refs ? from->refs[queued->first_ref + i] : 2 * (queued->first_output + i - refs) + 1;
     pj_value **slot = slot_of(from, ref);
     if (last[ref] > q || !*slot) continue;
     pj_value_release(*slot);
     *slot = NULL;
   }
+}
+
+static void put_into_slot(pj_value **slot, pj_value *value) {
+  if (*slot) return;
+  pj_value_retain(value);
+  *slot = value;
+}
+
+void pj_region_return_op(pj_region *one, pj_region *from, uint32_t q) {
+  const pj_queued *queued = &from->queued[q];
+  for (uint32_t i = 0; i < one->ref_count; ++i)
+    put_into_slot(slot_of(from, from->refs[queued->first_ref + i]), *slot_of(one, one->refs[i]));
+  for (uint32_t i = 0; i < one->output_count; ++i) put_into_slot(&from->outputs[queued->first_output + i], one->outputs[i]);
+}
+
+void pj_region_put_back(pj_device *device, pj_region *region) {
+  pj_region *since = device->region, *whole = pj_region_create(device);
+  for (uint32_t q = region->done; q < region->queued_count; ++q) pj_region_take_op(whole, region, q, NULL);
+  for (uint32_t q = 0; q < since->queued_count; ++q) pj_region_take_op(whole, since, q, NULL);
+  pj_region_move_undo(whole, region);
+  pj_region_move_undo(whole, since);
+  whole->calls = region->calls + since->calls;
+  device->region = whole;
+  pj_region_give_back(device, region);
+  pj_region_give_back(device, since);
 }
 
 // The region as one graph. `out_values` (room for the region's outputs) gets the value number of each output.

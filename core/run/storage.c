@@ -166,6 +166,27 @@ void pj_region_settle(pj_region *region, bool failed) {
   region->undo_count = 0;
 }
 
+void pj_region_move_undo(pj_region *to, pj_region *from) {
+  uint32_t first = from->done < from->queued_count ? from->queued[from->done].first_output : from->output_count;
+  for (uint32_t i = 0; i < from->undo_count; ++i) {
+    struct pj_undo u = from->undo[i];
+    bool waits = false;
+    for (uint32_t k = first; k < from->output_count && !waits; ++k) waits = from->outputs[k] == u.new_value;
+    if (!waits) {  // its op has run
+      if (!u.borrowed) pj_value_release(u.old_value);
+      drop(u.storage);
+      continue;
+    }
+    if (u.borrowed && u.old_value->region != to->id) {
+      pj_value_retain(u.old_value);
+      u.borrowed = false;
+    }
+    pj_reserve(&to->undo, to->undo_count, 1, &to->undo_capacity, sizeof *to->undo);
+    to->undo[to->undo_count++] = u;
+  }
+  from->undo_count = 0;
+}
+
 static pj_view make_view(pj_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset,
                          unsigned flags) {
   pj_view view = {.dtype = dtype, .rank = rank, .offset = offset, .conj = flags & PJ_TENSOR_CONJ, .neg = flags & PJ_TENSOR_NEG};
