@@ -35,7 +35,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
   bool stop = false;
   while (!stop && condition(device, context)) {
     pthread_mutex_unlock(&device->lock);
-    void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+    void *token = pj_block(device->runtime);
     pthread_mutex_lock(&device->lock);
     while (!stop && condition(device, context)) {
       pj_wait_a_tick(&device->idle, &device->lock);
@@ -45,7 +45,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
       pthread_mutex_lock(&device->lock);
     }
     pthread_mutex_unlock(&device->lock);
-    if (hooks->block_end) hooks->block_end(token);
+    pj_unblock(device->runtime, token);
     pthread_mutex_lock(&device->lock);
   }
   return stop ? pj_error(PJ_CANCELLED, "the wait for %s was interrupted", what) : NULL;
@@ -97,6 +97,7 @@ static pj_status execute(pj_device *device, pj_region *region, const pj_program 
   if (!status) {
     pj_count(&runtime->counters.executions, 1);
     if (program->donated_count) forget_donated(device, region, program);
+    if (program->is_long) pj_run_started(device, buffers[0]);
     for (uint32_t k = 0; k < program->live_count; ++k) pj_value_set_buffer(region->outputs[program->live[k]], buffers[k]);
     if (program->check_count) {
       pj_reserve(&device->checks, device->check_count, 1, &device->check_capacity, sizeof *device->checks);
@@ -146,11 +147,11 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;
   pthread_mutex_unlock(&device->lock);
-  void *token = runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL;
+  void *token = pj_block(runtime);
   pj_lowered lowered;
   pj_status status = pj_program_lower(runtime, region, outside, &lowered);
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
-  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
+  pj_unblock(runtime, token);
   pthread_mutex_lock(&device->lock);
   bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
   if (refused) pj_runtime_explained(runtime, lowered.what, lowered.line, "not compiled", 0, false, -1);
