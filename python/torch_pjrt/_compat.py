@@ -1,0 +1,71 @@
+"""Accommodations for libraries that know a TPU only by another package's name; none without TORCH_PJRT_COMPAT.
+
+`in_force` says which are made, for `torch-pjrt doctor`.
+"""
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import os
+import sys
+import types
+
+import torch
+
+from torch_pjrt import _env, _plugin
+from torch_pjrt._after_import import after_import
+
+in_force: dict[str, str] = {}
+
+
+class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers `import torch_tpu` by modules that have no more than what an entry point or a library calls to load it."""
+
+    def __init__(self):
+        self.functions = {"torch_tpu": set(), "torch_tpu._loader": {"load"}}
+        for entry in importlib.metadata.entry_points(group="torch.backends"):
+            if entry.module.partition(".")[0] == "torch_tpu":
+                self.functions.setdefault(entry.module, set()).add(entry.attr)
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self.functions:
+            return importlib.machinery.ModuleSpec(name, self, origin=__file__, is_package=name == "torch_tpu")
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        def missing(name: str):
+            raise AttributeError(f"{module.__name__} is here only torch_pjrt's stand-in for libraries that look for it, and "
+                                 f"has no {name!r}; with TORCH_PJRT_COMPAT=0 there is none")
+
+        module.__doc__ = "torch_pjrt's stand-in (torch_pjrt/_compat.py)."
+        module.__getattr__ = missing
+        for function in self.functions[module.__name__]:
+            setattr(module, function, lambda *_, **__: None)  # the device is there since `import torch`
+
+
+def _torch_tpu(why: str) -> None:
+    if "torch_tpu" not in sys.modules:
+        sys.meta_path.insert(0, _StandIn())
+        in_force["module torch_tpu"] = why
+
+
+def _accelerate() -> None:
+    """Accelerate 1.15 has a fixed list of devices and takes the CPU beside it, unless this variable names another; Transformers'
+    Trainer then refuses to train ("Calculated loss must be on the original device")."""
+    in_force["ACCELERATE_TORCH_DEVICE"] = "set to tpu when Accelerate is imported, which else takes the CPU"
+
+    def change(_) -> None:
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None and accelerator.type == "tpu" and _plugin.available():
+            os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "tpu")
+
+    after_import("accelerate.state", change)
+
+
+def apply(others: tuple[str, ...]) -> None:
+    """`others`: the packages that drive TPUs too and do not here."""
+    if "torch_tpu" in others:  # also without TORCH_PJRT_COMPAT: PyTorch is about to load it, to take the device again
+        _torch_tpu("keeps the installed one from taking the device a second time")
+    if not _env.get("TORCH_PJRT_COMPAT"):
+        return
+    if "torch_tpu" not in others:
+        _torch_tpu("Transformers before 5.24 and Ray Train see a TPU only where it can be imported")
+    _accelerate()

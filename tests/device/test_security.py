@@ -1,0 +1,107 @@
+"""What SECURITY.md promises: no network, only trusted compiled programs, programs of the plugin file that made them."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch_pjrt  # noqa: F401
+from child import PRELUDE, run
+from test_cache import WORK, counts, entries
+from torch_pjrt import _selection
+
+# A seccomp filter that ends a process at once when it asks for an internet socket. Its children inherit it, across exec.
+NO_NETWORK = """
+import ctypes, struct
+LOAD, EQUAL, RETURN, KILL, ALLOW = 0x20, 0x15, 0x06, 0x80000000, 0x7FFF0000  # linux/filter.h, linux/seccomp.h
+code = b"".join(struct.pack("HBBI", *i) for i in [
+    (LOAD, 0, 0, 0), (EQUAL, 0, 4, 41),                   # the system call; x86-64's socket
+    (LOAD, 0, 0, 16), (EQUAL, 1, 0, 2), (EQUAL, 0, 1, 10),  # its first argument; AF_INET, AF_INET6
+    (RETURN, 0, 0, KILL), (RETURN, 0, 0, ALLOW)])
+buffer = ctypes.create_string_buffer(code, len(code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()  # no new privileges, filter
+"""
+
+
+def test_import_compile_and_training_open_no_internet_socket():
+    run("""
+    model = torch.nn.Linear(4, 2).to("tpu")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.compile(model)(torch.randn(8, 4, device="tpu")).square().mean().backward()
+    optimizer.step()
+    works()
+    counters = torch.tpu.counters()
+    # A compile worker that had been ended would be a failure, or a reason to do without.
+    assert counters["compiles"] > 3 and counters["worker_failures"] == 0 and not torch_pjrt._C.own_process_reason(), counters
+    """, prelude=NO_NETWORK + PRELUDE, TORCH_PJRT_CACHE_DIR="")
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
+def test_the_trap_of_the_test_above_closes_also_in_a_child(family):
+    child = f"import socket; socket.socket(socket.{family})"
+    done = subprocess.run([sys.executable, "-c", NO_NETWORK + f"""
+import socket, subprocess, sys
+socket.socketpair()
+sys.exit(-subprocess.run([sys.executable, "-c", {child!r}]).returncode)
+"""])
+    assert done.returncode == signal.SIGSYS
+
+
+@pytest.mark.eager("strict")
+def test_programs_come_from_a_shared_cache_that_is_never_written(tmp_path):
+    shared = tmp_path / "shared"
+    compiles, _ = counts(run(WORK, TORCH_PJRT_CACHE_DIR=str(shared)))
+    shared.chmod(0o555)
+    before = {p: p.stat().st_mtime_ns for p in shared.iterdir()}
+    for own in ("", str(tmp_path / "own")):
+        more = WORK + "\n    assert (x - 1).sum().item() == 20"  # what the shared one does not hold
+        added, loads = counts(run(more, TORCH_PJRT_CACHE_DIR=own, TORCH_PJRT_SHARED_CACHE=str(shared)))
+        assert (added, loads) == (0, compiles)
+    assert before == {p: p.stat().st_mtime_ns for p in shared.iterdir()}
+    assert len(entries(tmp_path / "own")) >= 2  # the plugin's digest and the new program
+
+
+@pytest.mark.parametrize("trouble, words", [("open to others", "chmod go-w"), ("a link", "symbolic link"),
+                                            ("another user's", "belongs to user 12345"), ("absent", "No such file")])
+@pytest.mark.eager("strict")
+def test_a_shared_cache_that_cannot_be_trusted_is_told_and_not_used(tmp_path, trouble, words):
+    shared = real = tmp_path / "shared"
+    run("works()", TORCH_PJRT_CACHE_DIR=str(real))
+    if trouble == "open to others":
+        shared.chmod(0o775)
+    elif trouble == "a link":
+        shared = tmp_path / "link"
+        shared.symlink_to(real)
+    elif trouble == "absent":
+        shared = tmp_path / "absent"
+    elif os.geteuid():
+        pytest.skip("giving a directory to another user needs root")
+    else:
+        os.chown(shared, 12345, -1)
+    output = run("works()\nassert torch.tpu.counters()['cache_loads'] == 0", TORCH_PJRT_CACHE_DIR="",
+                 TORCH_PJRT_SHARED_CACHE=str(shared))
+    assert words in output and "going on without it" in output, output
+
+
+@pytest.mark.eager("strict")
+def test_a_touched_plugin_file_keeps_its_programs_and_a_changed_one_loses_them(tmp_path):
+    """The change keeps the file's size and its time of change, and no program that runs: it is in the padding of ELF's head."""
+    plugin, cache = tmp_path / "plugin.so", str(tmp_path / "cache")
+    shutil.copy(_selection.select().path, plugin)
+
+    def start():
+        return counts(run("works()\n" + WORK.splitlines()[-2] + "\n" + WORK.splitlines()[-1], TORCH_PJRT_PLUGIN=str(plugin),
+                          TORCH_PJRT_CACHE_DIR=cache))
+
+    compiles, _ = start()
+    os.utime(plugin)
+    assert start() == (0, compiles)
+    times = plugin.stat()
+    with plugin.open("r+b") as file:
+        file.seek(15)  # EI_PAD
+        file.write(b"\1")
+    os.utime(plugin, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert start() == (compiles, 0)
