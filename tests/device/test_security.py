@@ -57,51 +57,35 @@ def test_programs_come_from_a_shared_cache_that_is_never_written(tmp_path):
     shared.chmod(0o555)
     before = {p: p.stat().st_mtime_ns for p in shared.iterdir()}
     for own in ("", str(tmp_path / "own")):
-        more = WORK + "\n    assert (x - 1).sum().item() == 20"  # what the shared one does not hold
+        more = WORK + "assert (x - 1).sum().item() == 20"  # what the shared one does not hold
         added, loads = counts(run(more, TORCH_PJRT_CACHE_DIR=own, TORCH_PJRT_SHARED_CACHE=str(shared)))
         assert (added, loads) == (0, compiles)
     assert before == {p: p.stat().st_mtime_ns for p in shared.iterdir()}
     assert len(entries(tmp_path / "own")) >= 2  # the plugin's digest and the new program
 
 
-@pytest.mark.parametrize("trouble, words", [("open to others", "chmod go-w"), ("a link", "symbolic link"),
-                                            ("another user's", "belongs to user 12345"), ("absent", "No such file")])
-@pytest.mark.eager("strict")
-def test_a_shared_cache_that_cannot_be_trusted_is_told_and_not_used(tmp_path, trouble, words):
-    shared = real = tmp_path / "shared"
-    run("works()", TORCH_PJRT_CACHE_DIR=str(real))
-    if trouble == "open to others":
-        shared.chmod(0o775)
-    elif trouble == "a link":
-        shared = tmp_path / "link"
-        shared.symlink_to(real)
-    elif trouble == "absent":
-        shared = tmp_path / "absent"
-    elif os.geteuid():
-        pytest.skip("giving a directory to another user needs root")
-    else:
-        os.chown(shared, 12345, -1)
-    output = run("works()\nassert torch.tpu.counters()['cache_loads'] == 0", TORCH_PJRT_CACHE_DIR="",
-                 TORCH_PJRT_SHARED_CACHE=str(shared))
-    assert words in output and "going on without it" in output, output
+def test_a_shared_cache_that_cannot_be_trusted_is_told_and_not_used(tmp_path):
+    """Each reason not to trust one is a test of the core (tests/run/disk_cache_test.c)."""
+    tmp_path.chmod(0o775)
+    output = run("works()", TORCH_PJRT_CACHE_DIR="", TORCH_PJRT_SHARED_CACHE=str(tmp_path))
+    assert "chmod go-w" in output and "going on without it" in output, output
 
 
 @pytest.mark.eager("strict")
 def test_a_touched_plugin_file_keeps_its_programs_and_a_changed_one_loses_them(tmp_path):
-    """The change keeps the file's size and its time of change, and no program that runs: it is in the padding of ELF's head."""
+    """The change keeps the file's size and time, and the loader does not read it: where ELF's head says which section has names."""
     plugin, cache = tmp_path / "plugin.so", str(tmp_path / "cache")
     shutil.copy(_selection.select().path, plugin)
 
     def start():
-        return counts(run("works()\n" + WORK.splitlines()[-2] + "\n" + WORK.splitlines()[-1], TORCH_PJRT_PLUGIN=str(plugin),
-                          TORCH_PJRT_CACHE_DIR=cache))
+        return counts(run(WORK, TORCH_PJRT_PLUGIN=str(plugin), TORCH_PJRT_CACHE_DIR=cache))
 
     compiles, _ = start()
     os.utime(plugin)
     assert start() == (0, compiles)
     times = plugin.stat()
     with plugin.open("r+b") as file:
-        file.seek(15)  # EI_PAD
-        file.write(b"\1")
+        file.seek(62)  # e_shstrndx
+        file.write(b"\0\0")
     os.utime(plugin, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert start() == (compiles, 0)

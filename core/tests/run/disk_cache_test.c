@@ -432,6 +432,11 @@ static void a_shared_cache_that_cannot_be_trusted_is_refused(void) {
   CHECK(!chmod(path, 0775));
   CHECK_FAILS(pj_disk_cache_open_shared(path, &shared), PJ_PERMISSION_DENIED, "chmod go-w");
   CHECK(!chmod(path, 0755));
+  char link[96];
+  snprintf(link, sizeof link, "%s/link", folder);
+  CHECK(!symlink(path, link));
+  CHECK_FAILS(pj_disk_cache_open_shared(link, &shared), PJ_PERMISSION_DENIED, "symbolic link");
+  unlink(link);
   if (geteuid()) return;
   CHECK(!chown(path, 12345, (gid_t)-1));
   CHECK_FAILS(pj_disk_cache_open_shared(path, &shared), PJ_PERMISSION_DENIED, "belongs to user 12345");
