@@ -193,7 +193,7 @@ static bool loads_foreign(pj_compiler *compiler) {
   return loads;
 }
 
-// ---- the ways --------------------------------------------------------------------------------------------------------
+// ---- the ways -------------------------------------------------------------------------------------------------------
 
 typedef struct request {
   pj_compiler *compiler;
@@ -238,7 +238,8 @@ static pj_status from_shared(request *r, pj_executable **out_executable) {
 }
 
 static void keep(request *r, const uint8_t *bytes, size_t size) {
-  if (r->compiler->cache && loads_foreign(r->compiler)) pj_disk_cache_store(r->compiler->cache, r->on_disk, bytes, size);
+  pj_disk_cache *cache = r->compiler->cache;
+  if (cache && loads_foreign(r->compiler)) pj_disk_cache_store(cache, r->on_disk, bytes, size);
 }
 
 static pj_status from_worker(request *r, pj_executable **out_executable) {

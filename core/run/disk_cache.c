@@ -98,7 +98,8 @@ static pj_status open_directory(const char *path, bool shared, int *out_director
     status = system_error(path, "look at the directory");
   else if (!is_trusted(info.st_uid, shared))
     status = pj_error(PJ_PERMISSION_DENIED,
-                      "compile cache %s belongs to user %u, not to user %u%s: its files would run as code; name another",
+                      "compile cache %s belongs to user %u, not to user %u%s: its files would run as code; "
+                      "name another",
                       path, (unsigned)info.st_uid, (unsigned)geteuid(), shared ? " or root" : "");
   else if (info.st_mode & (S_IWGRP | S_IWOTH))
     status = pj_error(PJ_PERMISSION_DENIED,

@@ -108,8 +108,8 @@ def _autoload() -> None:
         return
     spare = torch._C._get_privateuse1_backend_name()
     if spare != "privateuseone" or hasattr(torch, "tpu"):
-        _warn(f'torch_pjrt does not drive the device "tpu": another package has taken the spare device of PyTorch, as "{spare}", '
-              "before; with TORCH_DEVICE_BACKEND_AUTOLOAD=0 only the package is loaded that you import first")
+        _warn('torch_pjrt does not drive the device "tpu": another package has taken the spare device of PyTorch '
+              f'before, as "{spare}"; with TORCH_DEVICE_BACKEND_AUTOLOAD=0 only the package is loaded that you import first')
         return
     torch.utils.rename_privateuse1_backend("tpu")
     try:

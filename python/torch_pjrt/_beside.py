@@ -25,14 +25,14 @@ def decide() -> Decision:
     except ValueError as error:  # `import torch` goes on; the first use of the device raises it
         return Decision("torch_pjrt", others, str(error))
     if chosen in OTHERS and chosen not in others:
-        return Decision(chosen, others, f'nothing drives the device "tpu": TORCH_PJRT_DRIVER={chosen}, and {chosen} is not '
-                                        "installed")
+        return Decision(chosen, others, f'nothing drives the device "tpu": TORCH_PJRT_DRIVER={chosen}, and {chosen} is '
+                                        "not installed")
     if chosen != "auto" or not others:
         return Decision("torch_pjrt" if chosen == "auto" else chosen, others, "")
     # torch_tpu 0.2.0 registers its device only where there is a chip, and then nobody else can.
     if "torch_tpu" in others and _selection.has_tpu():
-        return Decision("torch_tpu", others, 'torch_tpu drives the device "tpu"; torch_pjrt is installed too and does with '
-                                             "TORCH_PJRT_DRIVER=torch_pjrt")
+        return Decision("torch_tpu", others, 'torch_tpu drives the device "tpu"; torch_pjrt is installed too and does '
+                                             "with TORCH_PJRT_DRIVER=torch_pjrt")
     words = " and ".join(others) + (" is" if len(others) == 1 else " are")
     sentence = (f'torch_pjrt drives the device "tpu"; {words} installed too, and TORCH_PJRT_DRIVER={others[0]} keeps '
                 "torch_pjrt out")

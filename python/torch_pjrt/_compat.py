@@ -18,13 +18,10 @@ in_force: dict[str, str] = {}
 
 
 class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers `import torch_tpu` by modules that have no more than what an entry point or a library calls to load it."""
+    """Answers `import torch_tpu` by modules that have no more than what is called to load it."""
 
     def __init__(self):
         self.functions = {"torch_tpu": set(), "torch_tpu._loader": {"load"}}
-        for entry in importlib.metadata.entry_points(group="torch.backends"):
-            if entry.module.partition(".")[0] == "torch_tpu":
-                self.functions.setdefault(entry.module, set()).add(entry.attr)
 
     def find_spec(self, name, path=None, target=None):
         if name in self.functions:
@@ -32,8 +29,8 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         def missing(name: str):
-            raise AttributeError(f"{module.__name__} is here only torch_pjrt's stand-in for libraries that look for it, and "
-                                 f"has no {name!r}; with TORCH_PJRT_COMPAT=0 there is none")
+            raise AttributeError(f"{module.__name__} is here only torch_pjrt's stand-in for libraries that look for "
+                                 f"it, and has no {name!r}; with TORCH_PJRT_COMPAT=0 there is none")
 
         module.__doc__ = "torch_pjrt's stand-in (torch_pjrt/_compat.py)."
         module.__getattr__ = missing
@@ -41,15 +38,23 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             setattr(module, function, lambda *_, **__: None)  # the device is there since `import torch`
 
 
-def _torch_tpu(why: str) -> None:
-    if "torch_tpu" not in sys.modules:
-        sys.meta_path.insert(0, _StandIn())
-        in_force["module torch_tpu"] = why
+def _torch_tpu(installed: bool) -> None:
+    if "torch_tpu" in sys.modules:
+        return
+    stand_in = _StandIn()
+    sys.meta_path.insert(0, stand_in)
+    if not installed:
+        in_force["module torch_tpu"] = "Transformers before 5.24 and Ray Train see a TPU only where it can be imported"
+        return
+    in_force["module torch_tpu"] = "keeps the installed one from taking the device a second time"
+    for entry in importlib.metadata.entry_points(group="torch.backends"):  # what PyTorch is about to call
+        if entry.module.partition(".")[0] == "torch_tpu":
+            stand_in.functions.setdefault(entry.module, set()).add(entry.attr)
 
 
 def _accelerate() -> None:
-    """Accelerate 1.15 has a fixed list of devices and takes the CPU beside it, unless this variable names another; Transformers'
-    Trainer then refuses to train ("Calculated loss must be on the original device")."""
+    """Accelerate 1.15 has a fixed list of devices and takes the CPU beside it, unless this variable names another; with
+    Transformers' Trainer the model is then on one device and its inputs are on the other."""
     in_force["ACCELERATE_TORCH_DEVICE"] = "set to tpu when Accelerate is imported, which else takes the CPU"
 
     def change(_) -> None:
@@ -62,10 +67,8 @@ def _accelerate() -> None:
 
 def apply(others: tuple[str, ...]) -> None:
     """`others`: the packages that drive TPUs too and do not here."""
-    if "torch_tpu" in others:  # also without TORCH_PJRT_COMPAT: PyTorch is about to load it, to take the device again
-        _torch_tpu("keeps the installed one from taking the device a second time")
-    if not _env.get("TORCH_PJRT_COMPAT"):
-        return
-    if "torch_tpu" not in others:
-        _torch_tpu("Transformers before 5.24 and Ray Train see a TPU only where it can be imported")
-    _accelerate()
+    wanted, installed = _env.get("TORCH_PJRT_COMPAT"), "torch_tpu" in others
+    if wanted or installed:
+        _torch_tpu(installed)
+    if wanted:
+        _accelerate()

@@ -1,6 +1,7 @@
 """The core's library by ctypes: what is asked of it without PyTorch, so also where PyTorch does not work."""
 import ctypes
 import functools
+import os
 import pathlib
 from collections.abc import Callable
 
@@ -17,9 +18,11 @@ class Plugin(ctypes.Structure):
 
 
 class Entry(ctypes.Structure):
-    """An entry of the cache of compiled programs (pj_cache_entry); used: seconds since 1970. Lives during its visit."""
+    """An entry of the cache of compiled programs (pj_cache_entry); used: seconds since 1970. It lives during its visit.
+    RuntimeError where it cannot be removed."""
 
-    _fields_ = [("name_", ctypes.c_char_p), ("bytes", ctypes.c_uint64), ("used", ctypes.c_int64), ("in_", ctypes.c_void_p)]
+    _fields_ = [("name_", ctypes.c_char_p), ("bytes", ctypes.c_uint64), ("used", ctypes.c_int64),
+                ("in_", ctypes.c_void_p)]
 
     @property
     def name(self) -> str:
@@ -40,7 +43,6 @@ _FUNCTIONS = {
     "pj_version": (ctypes.c_char_p,),
     "pj_abi": (ctypes.c_int,),
     "pj_status_text": (ctypes.c_char_p, ctypes.c_void_p),
-    "pj_status_code": (ctypes.c_int, ctypes.c_void_p),
     "pj_status_free": (None, ctypes.c_void_p),
     "pj_known_plugins": (ctypes.POINTER(Plugin), ctypes.POINTER(ctypes.c_size_t)),
     "pj_cache_default_limit": (ctypes.c_uint64,),
@@ -48,7 +50,6 @@ _FUNCTIONS = {
     "pj_cache_entry_check": (ctypes.c_char_p, ctypes.POINTER(Entry)),
     "pj_cache_entry_remove": (ctypes.c_void_p, ctypes.POINTER(Entry)),
 }
-_NOT_FOUND = 5  # pj_code
 
 
 @functools.cache
@@ -61,11 +62,10 @@ def library() -> ctypes.CDLL:
 
 
 def _check(status: int | None) -> None:
-    if not status:
-        return
-    code, text = library().pj_status_code(status), library().pj_status_text(status).decode()
-    library().pj_status_free(status)
-    raise (FileNotFoundError if code == _NOT_FOUND else RuntimeError)(text)
+    if status:
+        text = library().pj_status_text(status).decode()
+        library().pj_status_free(status)
+        raise RuntimeError(text)
 
 
 @functools.cache
@@ -77,9 +77,11 @@ def known_plugins() -> list[Plugin]:
 
 
 def scan_cache(directory: str, visit: Callable[[Entry], None]) -> None:
-    """Calls visit(entry) for each entry. FileNotFoundError: no such directory; RuntimeError: one that the runtime refuses,
-    with the reason."""
+    """Calls visit(entry) for each entry; for none where there is no such directory yet. RuntimeError: one that the
+    runtime refuses, with the reason."""
     failures = []
+    if not os.path.lexists(directory):
+        return
 
     def call(entry, _):
         try:

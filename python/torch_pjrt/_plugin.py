@@ -42,8 +42,8 @@ def _tell_holders() -> None:
     """Before libtpu is started, which may wait for ever for a chip that another process has."""
     mask = os.environ.get("TPU_VISIBLE_CHIPS", "")
     for pid, command, file in _chips.holders()[0]:
-        warnings.warn(f"the TPU chip {file} is open in process {pid} ({command}), and a chip belongs to one process: end "
-                      f"that one, or choose other chips by TPU_VISIBLE_CHIPS (now {mask or 'all'})", stacklevel=2)
+        warnings.warn(f"the TPU chip {file} is open in process {pid} ({command}), and a chip belongs to one process: "
+                      f"end that one, or choose other chips by TPU_VISIBLE_CHIPS (now {mask or 'all'})", stacklevel=2)
 
 
 def _backward_threads_sleep() -> bool:

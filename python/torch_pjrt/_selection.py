@@ -42,8 +42,8 @@ def platform_of(path: str) -> str:
 
 
 def has_tpu() -> bool:
-    """Whether this machine has TPU chips, or libtpu's own variable says that it shall be used. Without either libtpu is not
-    even loaded: it would ask the cloud's metadata server for minutes."""
+    """Whether this machine has TPU chips, or libtpu's own variable says that it shall be used. Without either libtpu is
+    not even loaded: it would ask the cloud's metadata server for minutes."""
     return bool(_env.get("TPU_LIBRARY_PATH") or _chips.device_files())
 
 
@@ -56,8 +56,8 @@ def select() -> Choice:
     for platform in ["tpu", "cpu"] if has_tpu() else ["cpu"]:
         for plugin in _core.known_plugins():
             if plugin.platform == platform and (path := _find(plugin)):
-                why = "this machine has TPU chips" if platform == "tpu" else "the first installed CPU plugin of the table"
-                return Choice(path, platform, f"{why} ({plugin.package})")
+                why = {"tpu": "this machine has TPU chips", "cpu": "the first installed CPU plugin of the table"}
+                return Choice(path, platform, f"{why[platform]} ({plugin.package})")
     cpu = next(plugin.package for plugin in _core.known_plugins() if plugin.platform == "cpu")
     raise RuntimeError(f"no PJRT plugin was found; run: pip install libtpu (for TPUs) or pip install {cpu} (to run on "
                        "this machine's CPU), or set TORCH_PJRT_PLUGIN to a plugin's path")

@@ -36,8 +36,8 @@ def report(monkeypatch, capsys):
 
 def program(*arguments: str, **environment: str) -> tuple[int, str]:
     """Exit status and standard output of the program in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "torch_pjrt", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=240, env=dict(os.environ, **environment))
+    done = subprocess.run([sys.executable, "-m", "torch_pjrt", *arguments], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=240, env=dict(os.environ, **environment))
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
 
@@ -57,7 +57,8 @@ def test_doctor_tells_versions_plugin_devices_cache_compiler_mode_and_accommodat
     device = found["device"]
     assert re.fullmatch(r"0\.\d+", device["plugin"]["api_version"]) and device["plugin"]["platform"] == "cpu"
     assert len(device["devices"]) == 2
-    assert device["compiler"]["worker"] and device["compiler"]["compiles"] >= 1 and not device["compiler"]["worker_failures"]
+    compiler = device["compiler"]
+    assert compiler["worker"] and compiler["compiles"] >= 1 and not compiler["worker_failures"]
     assert device["mode"]["eager"] == os.environ.get("TORCH_PJRT_EAGER", "strict")
     assert set(device["accommodations"]) == {"module torch_tpu", "ACCELERATE_TORCH_DEVICE"}
     assert found["cache"]["writable"] and not found["cache"]["exists"] and not (tmp_path / "cache").exists()
@@ -154,7 +155,8 @@ def test_cache_info_verify_and_clear_touch_entries_alone(report, tmp_path):
     damaged = max(files, key=lambda p: p.stat().st_size)
     damaged.write_bytes(damaged.read_bytes()[:-1])
     status, found = report("cache", "verify", **cache)
-    assert status == 1 and found["checked"] == len(files) and list(found["damaged"]) == [damaged.name] and damaged.exists()
+    assert status == 1 and found["checked"] == len(files)
+    assert list(found["damaged"]) == [damaged.name] and damaged.exists()
     status, found = report("cache", "verify", "--delete", **cache)
     assert status == 0 and list(found["damaged"]) == [damaged.name] and not damaged.exists()
     assert counts(run(WORK, **cache)) == (1, compiles - 1)

@@ -11,7 +11,8 @@ from child import PRELUDE, run
 from test_cache import WORK, counts, entries
 from torch_pjrt import _selection
 
-# A seccomp filter that ends a process at once when it asks for an internet socket. Its children inherit it, across exec.
+# A seccomp filter that ends a process at once when it asks for an internet socket. Its children inherit it, also across
+# exec.
 NO_NETWORK = """
 import ctypes, struct
 LOAD, EQUAL, RETURN, KILL, ALLOW = 0x20, 0x15, 0x06, 0x80000000, 0x7FFF0000  # linux/filter.h, linux/seccomp.h
@@ -22,7 +23,8 @@ code = b"".join(struct.pack("HBBI", *i) for i in [
 buffer = ctypes.create_string_buffer(code, len(code))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer)))
 libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()  # no new privileges, filter
+assert libc.prctl(38, 1, 0, 0, 0) == 0, ctypes.get_errno()  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 """
 
 
@@ -35,7 +37,8 @@ def test_import_compile_and_training_open_no_internet_socket():
     works()
     counters = torch.tpu.counters()
     # A compile worker that had been ended would be a failure, or a reason to do without.
-    assert counters["compiles"] > 3 and counters["worker_failures"] == 0 and not torch_pjrt._C.own_process_reason(), counters
+    assert counters["compiles"] > 3 and counters["worker_failures"] == 0, counters
+    assert not torch_pjrt._C.own_process_reason()
     """, prelude=NO_NETWORK + PRELUDE, TORCH_PJRT_CACHE_DIR="")
 
 
@@ -73,7 +76,7 @@ def test_a_shared_cache_that_cannot_be_trusted_is_told_and_not_used(tmp_path):
 
 @pytest.mark.eager("strict")
 def test_a_touched_plugin_file_keeps_its_programs_and_a_changed_one_loses_them(tmp_path):
-    """The change keeps the file's size and time, and the loader does not read it: where ELF's head says which section has names."""
+    """The change keeps the file's size and time, and the loader does not read it: which section holds ELF's names."""
     plugin, cache = tmp_path / "plugin.so", str(tmp_path / "cache")
     shutil.copy(_selection.select().path, plugin)
 

@@ -19,8 +19,9 @@ typedef struct pj_cache_entry {
   const struct pj_disk_cache *in;  // the opened directory
 } pj_cache_entry;
 
-// Calls `visit` for each entry, in no order. The entry lives until `visit` returns, which may remove it. Errors: NOT_FOUND
-// (no such directory), PERMISSION_DENIED (one that the runtime refuses: a symlink, another owner, writable by others).
+// Calls `visit` for each entry, in no order. The entry lives until `visit` returns, which may remove it. Errors:
+// NOT_FOUND (no such directory), PERMISSION_DENIED (one that the runtime refuses: a symlink, another owner, writable by
+// others).
 PJ_EXPORT pj_status pj_cache_scan(const char *directory, void (*visit)(const pj_cache_entry *entry, void *context),
                                   void *context);
 

@@ -20,15 +20,21 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
+def amount(found: dict[str, Any]) -> str:
+    """What a survey found, in words."""
+    return f"{found['entries']} entries, {size(found['bytes'])} of at most {size(found['limit'])}"
+
+
 def _day(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def survey() -> dict[str, Any]:
-    """directory ("": none is used), exists, entries, bytes, limit, oldest and newest (seconds since 1970, or None; by last
-    use). ValueError: a variable; RuntimeError: a directory that the runtime refuses; OSError: no core."""
+    """directory ("": none is used), exists, entries, bytes, limit, oldest and newest (seconds since 1970, or None; by
+    last use). ValueError: a variable; RuntimeError: a directory that the runtime refuses; OSError: no core."""
     limit = _env.get("TORCH_PJRT_CACHE_BYTES") or _core.library().pj_cache_default_limit()
-    found = {"directory": directory(), "exists": False, "entries": 0, "bytes": 0, "limit": limit}
+    place = directory()
+    found = {"directory": place, "exists": os.path.isdir(place), "entries": 0, "bytes": 0, "limit": limit}
     used = []
 
     def visit(entry: _core.Entry) -> None:
@@ -36,12 +42,7 @@ def survey() -> dict[str, Any]:
         found["bytes"] += entry.bytes
         used.append(entry.used)
 
-    try:
-        if found["directory"]:
-            _core.scan_cache(found["directory"], visit)
-            found["exists"] = True
-    except FileNotFoundError:
-        pass  # the first compile makes it
+    _core.scan_cache(place, visit)
     return found | {"oldest": min(used, default=None), "newest": max(used, default=None)}
 
 
@@ -62,20 +63,10 @@ def info(options) -> Result:
     found = survey()
     if not found["directory"]:
         return found, ["TORCH_PJRT_CACHE_DIR is empty: nothing is kept on disk"], 0
-    lines = [f"{found['directory']}: {found['entries']} entries, {size(found['bytes'])} of at most {size(found['limit'])}"
-             + ("" if found["exists"] else " (not made yet)")]
+    lines = [f"{found['directory']}: {amount(found)}" + ("" if found["exists"] else " (not made yet)")]
     if found["entries"]:
         lines.append(f"last used between {_day(found['oldest'])} and {_day(found['newest'])}")
     return found, lines, 0
-
-
-def _each(visit) -> None:
-    """Of a directory that is there."""
-    try:
-        if directory():
-            _core.scan_cache(directory(), visit)
-    except FileNotFoundError:
-        pass
 
 
 @_guarded
@@ -86,7 +77,7 @@ def clear(options) -> Result:
         entry.remove()
         removed.append(entry.bytes)
 
-    _each(remove)
+    _core.scan_cache(directory(), remove)
     report = {"directory": directory(), "removed": len(removed), "bytes": sum(removed)}
     return report, [f"{directory()}: {len(removed)} entries removed, {size(sum(removed))}"], 0
 
@@ -102,10 +93,11 @@ def verify(options) -> Result:
             if options.delete:
                 entry.remove()
 
-    _each(check)
+    _core.scan_cache(directory(), check)
     report = {"directory": directory(), "checked": len(checked), "damaged": damaged, "deleted": options.delete}
     lines = [f"{directory()}: {len(checked)} entries checked, {len(damaged)} damaged"]
     lines += [f"{name} {wrong}" for name, wrong in sorted(damaged.items())]
     if damaged:
-        lines.append("they were removed" if options.delete else "they are dropped when they are met; --delete removes them now")
+        lines.append("they were removed" if options.delete else
+                     "they are dropped when they are met; --delete removes them now")
     return report, lines, 1 if damaged and not options.delete else 0

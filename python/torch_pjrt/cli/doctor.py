@@ -84,8 +84,8 @@ def _plugin(report: Report) -> bool:
         return False
     report.found["plugin"] = {"path": choice.path, "why": choice.why, "variable": choice.variable}
     if choice.variable:
-        report.say("plugin", choice.path, f"FROM THE ENVIRONMENT: {choice.variable} ({choice.why}); its code runs in every "
-                                          "process that uses the device")
+        report.say("plugin", choice.path, f"FROM THE ENVIRONMENT: {choice.variable} ({choice.why}); its code runs in "
+                                          "every process that uses the device")
     else:
         report.say("plugin", choice.path, choice.why)
     return True
@@ -97,10 +97,11 @@ def _chip_files(report: Report) -> None:
     report.say("chips", ", ".join(files) or "no TPU in this machine")
     for pid, command, file in holders:
         report.say("", f"{file} is open in process {pid} ({command})")
-        report.fault(f"the chip {file} belongs to process {pid} ({command})", f"end it (kill {pid}), or leave that chip out of "
-                     "TPU_VISIBLE_CHIPS")
+        report.fault(f"the chip {file} belongs to process {pid} ({command})",
+                     f"end it (kill {pid}), or leave that chip out of TPU_VISIBLE_CHIPS")
     if refused:
-        report.say("", f"permission denied for {refused} processes of other users: they may hold a chip too (root sees them)")
+        report.say("", f"permission denied for {refused} processes of other users: they may hold a chip too (root sees "
+                       "them)")
 
 
 def _cache(report: Report) -> None:
@@ -120,11 +121,11 @@ def _cache(report: Report) -> None:
         place = place.parent
     found["writable"] = os.access(place, os.W_OK | os.X_OK)
     found["free"] = shutil.disk_usage(place).free
-    report.say("cache", f"{found['directory']}: {found['entries']} entries, {cache.size(found['bytes'])} of at most "
-                        f"{cache.size(found['limit'])}; {'' if found['writable'] else 'NOT '}writable, "
+    report.say("cache", f"{found['directory']}: {cache.amount(found)}; {'' if found['writable'] else 'NOT '}writable, "
                         f"{cache.size(found['free'])} free on its disk")
     if not found["writable"]:
-        report.fault(f"{place} cannot be written", "give yourself the right, or name another directory in TORCH_PJRT_CACHE_DIR")
+        report.fault(f"{place} cannot be written",
+                     "give yourself the right, or name another directory in TORCH_PJRT_CACHE_DIR")
     elif found["free"] < 1 << 20:
         report.fault(f"the disk of {place} is full", "make room, or name another directory in TORCH_PJRT_CACHE_DIR")
 
@@ -137,8 +138,9 @@ def _device(report: Report) -> None:
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=PROBE_SECONDS)
     except subprocess.TimeoutExpired:
-        report.fault(f"the device does not answer within {PROBE_SECONDS} s", "look whether another process has the chip, and "
-                     "whether this machine reaches what its plugin waits for (PJ_PLUGIN_LOG=1 shows the plugin's own log)")
+        report.fault(f"the device does not answer within {PROBE_SECONDS} s",
+                     "look whether another process has the chip, and whether this machine reaches what its plugin "
+                     "waits for (PJ_PLUGIN_LOG=1 shows the plugin's own log)")
         return
     last = (done.stdout.strip().splitlines() or [""])[-1]
     found = json.loads(last) if last.startswith("{") else {
@@ -146,19 +148,23 @@ def _device(report: Report) -> None:
     report.found["device"] = found
     if "error" in found:
         report.say("device", "cannot be used")
-        report.fault(f"the device cannot be used: {found['error']}", "the sentence says what is wrong; where it is the plugin, "
-                     "choose another by TORCH_PJRT_PLUGIN, and where it is torch, install the version that it names")
+        report.fault(f"the device cannot be used: {found['error']}",
+                     "the sentence says what is wrong; where it is the plugin, choose another by TORCH_PJRT_PLUGIN, "
+                     "and where it is torch, install the version that it names")
         return
     plugin, compiler, mode = found["plugin"], found["compiler"], found["mode"]
+    platform_version = plugin["platform_version"].splitlines()[0]
     report.say("devices", *(f"tpu:{i} {kind}" for i, kind in enumerate(found["devices"])),
-               f"PJRT API {plugin['api_version']}, platform {plugin['platform']} {plugin['platform_version'].splitlines()[0]}")
+               f"PJRT API {plugin['api_version']}, platform {plugin['platform']} {platform_version}")
     if compiler["worker"]:
-        report.say("compiler", f"a worker process compiled {compiler['compiles']} small programs in {compiler['compile_ms']} ms")
+        report.say("compiler", f"a worker process compiled {compiler['compiles']} small programs in "
+                               f"{compiler['compile_ms']} ms")
     else:
         report.say("compiler", "in the own process: " + (compiler["why_not"] or "TORCH_PJRT_WORKERS=0"))
     if compiler["why_not"]:
-        report.fault(f"no compile worker is used: {compiler['why_not']}", "an abort of the compiler now ends your process; see "
-                     "that pj-worker lies beside libpj.so and may be run, or set TORCH_PJRT_WORKERS=0 if that is what you want")
+        report.fault(f"no compile worker is used: {compiler['why_not']}",
+                     "an abort of the compiler now ends your process; see that pj-worker lies beside libpj.so and may "
+                     "be run, or set TORCH_PJRT_WORKERS=0 if that is what you want")
     report.say("mode", f"{mode['eager']} eager, fallback {mode['fallback']}, index check {mode['index_check']}")
     report.say("compat", *[f"{name}: {why}" for name, why in found["accommodations"].items()] or ["none"])
 

@@ -16,8 +16,8 @@ def probe() -> dict:
             assert (torch.ones(3, device=f"tpu:{index}") + 1).tolist() == [2, 2, 2], f"tpu:{index} cannot add"
     counters = torch.tpu.counters()
     return {
-        "plugin": {"path": plugin["path"], "platform": plugin["platform"], "platform_version": plugin["platform_version"],
-                   "api_version": ".".join(map(str, plugin["api_version"]))},
+        "plugin": {name: plugin[name] for name in ("path", "platform", "platform_version")}
+        | {"api_version": ".".join(map(str, plugin["api_version"]))},
         "devices": plugin["device_kinds"],
         "compiler": {"worker": bool(_env.get("TORCH_PJRT_WORKERS")) and not _C.own_process_reason(),
                      "why_not": _C.own_process_reason(), "compiles": counters["compiles"],
