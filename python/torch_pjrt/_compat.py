@@ -44,7 +44,7 @@ def _torch_tpu(installed: bool) -> None:
     stand_in = _StandIn()
     sys.meta_path.insert(0, stand_in)
     if not installed:
-        in_force["module torch_tpu"] = "Transformers before 5.24 and Ray Train see a TPU only where it can be imported"
+        in_force["module torch_tpu"] = "Transformers 5.18 (5.24 no longer) and Ray Train 2.58 look for it"
         return
     in_force["module torch_tpu"] = "keeps the installed one from taking the device a second time"
     for entry in importlib.metadata.entry_points(group="torch.backends"):  # what PyTorch is about to call
