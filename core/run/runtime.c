@@ -44,6 +44,7 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
   pj_status status = pj_plugin_load(options->plugin_path, &plugin);
   if (!status) status = pj_client_create(plugin, options->client_options, options->client_option_count, &runtime->client);
   pj_compiler_options compiler = {.cache_directory = options->cache_directory,
+                                  .shared_cache_directory = options->shared_cache_directory,
                                   .cache_limit_bytes = options->cache_limit_bytes,
                                   .worker_path = options->worker_path,
                                   .worker_count = options->worker_count,
@@ -151,6 +152,9 @@ pj_device *pj_runtime_device(pj_runtime *runtime, int index) {
 }
 
 pj_client *pj_runtime_client(pj_runtime *runtime) { return runtime->client; }
+const char *pj_runtime_own_process_reason(pj_runtime *runtime) {
+  return pj_compiler_own_process_reason(runtime->compiler);
+}
 int pj_device_index(const pj_device *device) { return device->index; }
 pj_runtime *pj_device_runtime(const pj_device *device) { return device->runtime; }
 

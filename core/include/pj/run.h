@@ -40,6 +40,7 @@ typedef struct pj_runtime_options {
   const pj_option *client_options;
   size_t client_option_count;
   const char *cache_directory;   // NULL or "": no disk cache
+  const char *shared_cache_directory;  // a second one that is only read; NULL or "": none
   uint64_t cache_limit_bytes;    // 0: the default
   const char *worker_path;       // NULL or "": compile in this process; see pj_default_worker_path
   int worker_count;              // 0: the default
@@ -63,6 +64,8 @@ PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
+// Why programs are compiled in this process although there is a worker_path; NULL when that is not so.
+PJ_EXPORT const char *pj_runtime_own_process_reason(pj_runtime *runtime);
 // Runs what is queued, then takes regions of at most `length` ops (1: strict eager). A region that was not met before is
 // compiled at its cut, or with `adaptive` runs op by op; when it comes for the third time its program is compiled in the
 // background, and takes over from the sixth time on (always then, so that equal runs give equal numbers).
