@@ -100,6 +100,14 @@ bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer) {
   return ready;
 }
 
+pj_status pj_buffer_on_ready(pj_client *client, pj_buffer *buffer, void (*callback)(pj_status, void *), void *argument) {
+  pj_event *event;
+  PJ_TRY(ready_event(client, buffer, &event));
+  pj_status status = pj_event_on_ready(client, event, callback, argument);
+  pj_event_destroy(client, event);
+  return status;
+}
+
 // Each plugin has its own words for a buffer that a program has consumed; ours say what happened.
 static pj_status check_readable(pj_client *client, pj_buffer *buffer, size_t size, int *out_rank) {
   PJRT_STRUCT(PJRT_Buffer_IsDeleted_Args, deleted, .buffer = buffer);

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from torch_pjrt import _C, _env
+from torch_pjrt import _C, _env, logs
 
 _lock = threading.Lock()
 fallback_chosen = False  # by torch.tpu.set_fallback, which then outranks the environment
@@ -123,5 +123,6 @@ def start() -> None:
         atexit.register(_settle_backward)
         atexit.register(_C.stop_compiles)
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
+        logs.listen()
         for call in after_start:
             call()
