@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <libkineto.h>
 #include <output_base.h>
+#include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
+#include <torch/csrc/profiler/stubs/base.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -202,8 +204,44 @@ class Profiler final : public libkineto::IActivityProfiler {
                                            ActivityType::PRIVATEUSE1_RUNTIME};
 };
 
-using torch::profiler::impl::RegisterPrivateUse1Profiler;
+using namespace torch::profiler::impl;  // NOLINT: what a backend registers
 [[maybe_unused]] const RegisterPrivateUse1Profiler<Profiler> g_profiler;
+
+// For the profiler without Kineto's spans, torch.autograd.profiler.profile(use_device="tpu"): an event before and after
+// each op. As with any event for timing, the work before it is waited for.
+struct Stubs final : ProfilerStubs {
+  void record(c10::DeviceIndex *device, ProfilerVoidEventStub *event, int64_t *cpu_ns) const override {
+    if (device) *device = current_device();
+    wait();
+    *event = std::make_shared<int64_t>(c10::getTime());
+    if (cpu_ns) *cpu_ns = c10::getTime();
+  }
+  float elapsed(const ProfilerVoidEventStub *from, const ProfilerVoidEventStub *to) const override {
+    int64_t nanoseconds = *static_cast<const int64_t *>(to->get()) - *static_cast<const int64_t *>(from->get());
+    return static_cast<float>(nanoseconds) / 1000.f;
+  }
+  // Marks for a vendor's own tool, as NVTX has: PJRT has no such tool.
+  void mark(const char *) const override { no_marks(); }
+  void rangePush(const char *) const override { no_marks(); }
+  void rangePop() const override { no_marks(); }
+  bool enabled() const override { return true; }
+  void onEachDevice(std::function<void(int)> op) const override {
+    for (int i = 0; i < device_count(); ++i) op(i);
+  }
+  void synchronize() const override { wait(); }
+
+ private:
+  static void wait() {
+    if (!runtime_if_started()) return;
+    pj_device *device = device_at(-1);
+    check(pj_device_wait(device, pj_device_record(device)));
+  }
+  static void no_marks() {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "the tpu device has no tool that ranges could be marked for; use torch.profiler");
+  }
+};
+
+[[maybe_unused]] const bool g_stubs = (registerPrivateUse1Methods(new Stubs), true);
 
 }  // namespace
 

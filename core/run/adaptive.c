@@ -108,7 +108,7 @@ static void finish(job *j, pj_status status) {
   pthread_cond_broadcast(&device->idle);
   pthread_mutex_unlock(&device->lock);
   if (status && pj_status_code(status) != PJ_CANCELLED)
-    pj_runtime_refused(device->runtime, &j->lowered);
+    pj_program_refused(device->runtime, &j->lowered);
   pj_status_free(status);
   job_free(j);
 }

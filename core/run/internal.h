@@ -279,6 +279,8 @@ void pj_region_look_outside(pj_region *region, pj_outside *out);
 pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const pj_outside *outside, pj_lowered *out_lowered);
 // Gives lowered->program its executable. No lock is held.
 pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context);
+// Explains that the compiler refused the program of a region. No lock is held.
+void pj_program_refused(pj_runtime *runtime, const pj_lowered *lowered);
 void pj_lowered_free(pj_lowered *lowered);
 // Takes the program out of `lowered` and keeps it under the key, unless there is one already. Returns the one that is kept;
 // NULL: no host memory. The lock is held.
@@ -350,7 +352,5 @@ pj_status pj_device_check_indices(pj_device *device, bool wait);
 
 // Keeps the explanation of a program that was made or refused, and tells and collects its span. No lock may be held.
 void pj_runtime_explained(pj_runtime *runtime, const pj_span *compile, int64_t temp_bytes);
-// That the region of a lowered program was refused.
-void pj_runtime_refused(pj_runtime *runtime, const pj_lowered *lowered);
 
 #endif

@@ -155,3 +155,12 @@ pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*ca
   pj_runtime_explained(runtime, &span, memory.temp);
   return NULL;
 }
+
+void pj_program_refused(pj_runtime *runtime, const pj_lowered *lowered) {
+  pj_span span = pj_trace_begin(PJ_SPAN_REFUSED, NULL);
+  span.end = span.begin;
+  span.text = lowered->program->what;
+  span.line = pj_trace_text(&runtime->trace, lowered->line);
+  span.reason = "not compiled";
+  pj_runtime_explained(runtime, &span, -1);
+}

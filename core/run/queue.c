@@ -164,7 +164,7 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
   pj_status status = pj_program_lower(runtime, region, outside, &lowered);
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
   bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
-  if (refused) pj_runtime_refused(runtime, &lowered);
+  if (refused) pj_program_refused(runtime, &lowered);
   if (runtime->hooks.block_end) runtime->hooks.block_end(token);
   pthread_mutex_lock(&device->lock);
   if (!status || refused) {

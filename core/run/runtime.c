@@ -249,15 +249,6 @@ void pj_runtime_explained(pj_runtime *runtime, const pj_span *compile, int64_t t
   if (pj_trace_tells(trace, compile->kind)) runtime->hooks.told(compile);
 }
 
-void pj_runtime_refused(pj_runtime *runtime, const pj_lowered *lowered) {
-  pj_span span = pj_trace_begin(PJ_SPAN_REFUSED, NULL);
-  span.end = span.begin;
-  span.text = lowered->program->what;
-  span.line = pj_trace_text(&runtime->trace, lowered->line);
-  span.reason = "not compiled";
-  pj_runtime_explained(runtime, &span, -1);
-}
-
 size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, size_t capacity) {
   pj_runtime *r = (pj_runtime *)runtime;
   pthread_mutex_lock(&r->lock);

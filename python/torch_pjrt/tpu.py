@@ -95,7 +95,10 @@ class device_of(device):
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Waits until all work of the device is done; raises what failed in it."""
+    """Waits until all work of the device is done; raises what failed in it. Nothing to do before the first use, which
+    matters to torch.profiler: it calls this where only the CPU was used, too."""
+    if device is None and not is_initialized():
+        return
     _C.synchronize(index_of(device))
 
 
