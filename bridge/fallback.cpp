@@ -108,7 +108,8 @@ void report(const Op &op, const Stack &arguments) {
     first = counts().by_op[op.name]++ == 0;
   }
   pj_runtime_count_fallback(runtime());
-  if (pj_trace_is_told(runtime(), PJ_SPAN_FALLBACK)) pj_trace_fallback(runtime(), call_text(op, arguments).c_str());
+  if (pj_trace_is_told(runtime(), PJ_SPAN_FALLBACK))
+    pj_trace_fallback(runtime(), call_text(op, arguments).c_str());
   if (first && mode == FallbackMode::kWarn) {
     // Not TORCH_WARN: it reaches Python's warnings only on some ways into an op.
     pybind11::gil_scoped_acquire gil;

@@ -154,7 +154,8 @@ class Session final : public libkineto::IActivityProfilerSession {
       call.flow.start = 1;
       call.addMetadata("correlation", flows_);
     }
-    GenericTraceActivity &activity = append(span, style.type, style.prefix + std::string(span.text), span.begin, span.end, op_of);
+    GenericTraceActivity &activity =
+        append(span, style.type, style.prefix + std::string(span.text), span.begin, span.end, op_of);
     if (span.device >= 0) {
       activity.device = span.device;
       activity.resource = span.kind == PJ_SPAN_EXECUTE ? kPrograms : kTransfers;
@@ -237,7 +238,7 @@ struct Stubs final : ProfilerStubs {
     check(pj_device_wait(device, pj_device_record(device)));
   }
   static void no_marks() {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "the tpu device has no tool that ranges could be marked for; use torch.profiler");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "there is no tool for the tpu device to mark ranges for; use torch.profiler");
   }
 };
 

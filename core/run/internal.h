@@ -104,6 +104,7 @@ typedef struct pj_program {
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
   bool has_floats, has_ints;
+  bool is_long;                     // may still run when the call returns
   uint32_t *donated;                // inputs whose buffers results take over
   uint32_t donated_count;
   char **checks;                    // names of the ops whose indices are checked; the flags are the last result
@@ -133,6 +134,12 @@ typedef struct pj_check {
   pj_buffer *flags;
   const pj_program *program;
 } pj_check;
+
+// A run that may not be finished, though nobody may hold its results any more.
+typedef struct pj_run {
+  pj_event *end;
+  uint64_t point;
+} pj_run;
 
 // An op of `thread` failed in a run that another thread started.
 typedef struct pj_failure {
@@ -164,6 +171,8 @@ struct pj_device {
   uint64_t point;                   // runs so far
   pj_check *checks;
   uint32_t check_count, check_capacity;
+  pj_run *runs;                     // in order
+  uint32_t run_count, run_capacity;
   pj_status deferred;               // an error to be told at the next synchronization
   pj_failure *failures;             // to be told when their threads end their ops
   uint32_t failure_count, failure_capacity;
@@ -205,6 +214,12 @@ struct pj_runtime {
         bytes_to_host, donations, fallback_calls, decompositions, queue_cuts;
   } counters;
 };
+
+// Round a wait: others may have the lock of the language meanwhile.
+static inline void *pj_block(pj_runtime *runtime) { return runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL; }
+static inline void pj_unblock(pj_runtime *runtime, void *token) {
+  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
+}
 
 static inline void pj_count(_Atomic uint64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -308,8 +323,8 @@ pj_status pj_region_run(pj_device *device, pj_region *region);
 bool pj_is_put_back(const pj_device *device, pj_status status);
 // Gives the error to the outputs that were not computed. The lock is held.
 void pj_region_fail(pj_region *region, pj_status status);
-// Runs what is queued; `why`, static, is what a trace says. The lock is held, may be given up meanwhile, and is held again
-// on return.
+// Runs what is queued; `why`, static, is what a trace says. The lock is held, may be given up meanwhile, and is held
+// again on return.
 pj_status pj_device_cut(pj_device *device, const char *why);
 // The same for callers that cannot say what failed: it is told at the next synchronization.
 void pj_device_cut_quietly(pj_device *device, const char *why);
@@ -347,6 +362,12 @@ static inline pj_tensor_spec pj_dense_spec(const pj_type *type) {
 
 // Submits an op of our own, whose result types the caller knows: they are appended to the call's arguments.
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
+// ---- wait.c ----
+
+// A run whose first result is `result` has begun, and is waited for whoever holds its results. The lock is held.
+void pj_run_started(pj_device *device, pj_buffer *result);
+// An error that the computation itself reported becomes the value's; gives it back.
+pj_status pj_value_keep_error(pj_device *device, pj_value *value, pj_status status);
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 

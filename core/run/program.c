@@ -7,6 +7,16 @@
 // Donating a small buffer gains nothing, and whether an input can be donated is part of a program's key.
 enum { LEAST_DONATED_BYTES = 4096 };
 
+// What XLA:CPU may run on threads of its own; other devices run everything beside the host.
+enum { LEAST_LONG_BYTES = 65536 };
+
+static bool is_long(const pj_runtime *runtime, const pj_region *region) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < region->input_count; ++i) bytes += region->inputs[i]->bytes;
+  for (uint32_t i = 0; i < region->output_count; ++i) bytes += region->outputs[i]->bytes;
+  return bytes >= LEAST_LONG_BYTES || strcmp(pj_client_platform(runtime->client), "cpu") != 0;
+}
+
 // Fills `out`, whose arrays have room, and appends what it found to the key.
 void pj_region_look_outside(pj_region *region, pj_outside *out) {
   for (uint32_t i = 0; i < region->output_count; ++i) {
@@ -67,6 +77,7 @@ static pj_status lower(pj_runtime *runtime, const pj_region *region, const pj_ou
   program->live_count = o->live_count;
   for (uint32_t i = 0; i < region->input_count; ++i)
     if (o->aliases[i] >= 0) program->donated[program->donated_count++] = i;
+  program->is_long = is_long(runtime, region);
   program->has_floats = region->float_count > 0;
   program->has_ints = region->int_count > 0;
   pj_program_spec spec = {.outputs = outputs,

@@ -35,7 +35,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
   bool stop = false;
   while (!stop && condition(device, context)) {
     pthread_mutex_unlock(&device->lock);
-    void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+    void *token = pj_block(device->runtime);
     pthread_mutex_lock(&device->lock);
     while (!stop && condition(device, context)) {
       pj_wait_a_tick(&device->idle, &device->lock);
@@ -45,7 +45,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
       pthread_mutex_lock(&device->lock);
     }
     pthread_mutex_unlock(&device->lock);
-    if (hooks->block_end) hooks->block_end(token);
+    pj_unblock(device->runtime, token);
     pthread_mutex_lock(&device->lock);
   }
   return stop ? pj_error(PJ_CANCELLED, "the wait for %s was interrupted", what) : NULL;
@@ -110,6 +110,7 @@ static pj_status execute(pj_device *device, pj_region *region, const pj_program 
     pj_count(&runtime->counters.executions, 1);
     if (collects) trace_execution(device, region, program, &span, buffers[0]);
     if (program->donated_count) forget_donated(device, region, program);
+    if (program->is_long) pj_run_started(device, buffers[0]);
     for (uint32_t k = 0; k < program->live_count; ++k) pj_value_set_buffer(region->outputs[program->live[k]], buffers[k]);
     if (program->check_count) {
       pj_reserve(&device->checks, device->check_count, 1, &device->check_capacity, sizeof *device->checks);
@@ -159,13 +160,13 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;
   pthread_mutex_unlock(&device->lock);
-  void *token = runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL;
+  void *token = pj_block(runtime);
   pj_lowered lowered;
   pj_status status = pj_program_lower(runtime, region, outside, &lowered);
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
   bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
   if (refused) pj_program_refused(runtime, &lowered);
-  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
+  pj_unblock(runtime, token);
   pthread_mutex_lock(&device->lock);
   if (!status || refused) {
     *out_program = pj_program_keep(device, hash, region->key, region->key_count, &lowered);
@@ -332,7 +333,8 @@ static pj_status end_op(pj_device *device) {
       region->due = false;
       pthread_cond_broadcast(&device->idle);
     } else if (!status && device->region->id == id) {  // else a reader on another thread ran it
-      status = pj_device_cut(device, atomic_load(&device->runtime->queue_length) == 1 ? "eager is strict" : "the queue is full");
+      bool strict = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) == 1;
+      status = pj_device_cut(device, strict ? "eager is strict" : "the queue is full");
     }
   }
   pj_status failure = pj_device_take_failure(device);

@@ -90,6 +90,8 @@ static void device_destroy(pj_device *device) {
   pj_region_destroy(device->spare);
   for (uint32_t i = 0; i < device->check_count; ++i) pj_buffer_destroy(device->runtime->client, device->checks[i].flags);
   free(device->checks);
+  for (uint32_t i = 0; i < device->run_count; ++i) pj_event_destroy(device->runtime->client, device->runs[i].end);
+  free(device->runs);
   pj_status_free(device->deferred);
   for (uint32_t i = 0; i < device->failure_count; ++i) pj_status_free(device->failures[i].status);
   free(device->failures);

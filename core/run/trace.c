@@ -68,8 +68,9 @@ const char *pj_trace_line(pj_runtime *runtime) {
 
 pj_span pj_trace_begin(pj_span_kind kind, const pj_device *device) {
   int64_t begin = now();
-  return (pj_span){.kind = kind, .device = device ? device->index : -1, .thread = gettid(), .begin = begin, .called = begin,
-                   .correlation = correlation_of_thread, .text = "", .line = "", .reason = ""};
+  return (pj_span){.kind = kind, .device = device ? device->index : -1, .thread = gettid(),
+                   .correlation = correlation_of_thread, .begin = begin, .called = begin, .text = "", .line = "",
+                   .reason = ""};
 }
 
 // The lock is held.
@@ -134,8 +135,14 @@ void pj_trace_end_when_ready(pj_device *device, pj_span *span, pj_buffer *result
     free(e);
     return;
   }
-  pj_status status = pj_buffer_on_ready(device->runtime->client, result, execution_ended, e);
-  if (status) execution_ended(status, e);
+  pj_client *client = device->runtime->client;
+  pj_event *computed;
+  pj_status status = pj_buffer_ready_event(client, result, &computed);
+  if (!status) {
+    status = pj_event_on_ready(client, computed, execution_ended, e);
+    pj_event_destroy(client, computed);
+  }
+  if (status) execution_ended(status, e);  // the plugin cannot call back
 }
 
 // ---- start and stop -------------------------------------------------------------------------------------------------
@@ -174,7 +181,7 @@ static void let_executions_follow(pj_trace *trace, int device_count) {
 void pj_trace_stop(pj_runtime *runtime) {
   pj_trace *trace = &runtime->trace;
   const pj_hooks *hooks = &runtime->hooks;
-  void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+  void *token = pj_block(runtime);
   pthread_mutex_lock(&trace->lock);
   atomic_fetch_and(&trace->on, ~(unsigned)PJ_TRACE_COLLECTS);
   while (trace->running) {
@@ -188,7 +195,7 @@ void pj_trace_stop(pj_runtime *runtime) {
   if (trace->running) ++trace->start;  // interrupted: they end while the spans are read
   let_executions_follow(trace, runtime->device_count);
   pthread_mutex_unlock(&trace->lock);
-  if (hooks->block_end) hooks->block_end(token);
+  pj_unblock(runtime, token);
 }
 
 const pj_span *pj_trace_spans(const pj_runtime *runtime, size_t *out_count, uint64_t *out_dropped) {

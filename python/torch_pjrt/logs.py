@@ -36,7 +36,8 @@ def tell(kind: int, text: str, line: str, reason: str, ms: float, ops: int) -> N
     from torch_pjrt import _C
 
     artifact, form = _LINES[_C.SPAN_KINDS[kind]]
-    _loggers[artifact].debug(form, dict(text=text, line=short(line) or "an unknown line", reason=reason, ms=ms, ops=ops))
+    where = short(line) or "an unknown line"
+    _loggers[artifact].debug(form, dict(text=text, line=where, reason=reason, ms=ms, ops=ops))
 
 
 def listen() -> None:

@@ -33,8 +33,8 @@ typedef struct pj_span {
   int device;                // index; -1: the host
   int thread;                // of the caller, as the system numbers it (gettid)
   uint64_t correlation;      // of the caller: pj_trace_correlate
-  int64_t begin, end;        // nanoseconds since 1970 (CLOCK_REALTIME). Of an execution: from its call, or the end of the
-                             // one before it on the device, until the device is done
+  int64_t begin, end;        // nanoseconds since 1970 (CLOCK_REALTIME). Of an execution: from its call, or the end of
+                             // the one before it on the device, until the device is done
   int64_t called, returned;  // EXECUTE: the host's call
   const char *text;          // the op with its tensors, the ops of a region, or the type of an array: "f32[3,4]"
   const char *line;          // "file.py:12" of the user's code, or ""; of a region, that of its first op
@@ -51,7 +51,8 @@ PJ_EXPORT void pj_trace_stop(pj_runtime *runtime);
 // The spans after a stop, by their ends, and how many more there were than the limit. They stay until the next start.
 PJ_EXPORT const pj_span *pj_trace_spans(const pj_runtime *runtime, size_t *out_count, uint64_t *out_dropped);
 
-// From now on spans of these kinds (bits 1 << kind) are told to hooks.told; EXECUTE, TO_DEVICE and TO_HOST are only collected.
+// From now on spans of these kinds (bits 1 << kind) are told to hooks.told; EXECUTE, TO_DEVICE and TO_HOST are only
+// collected.
 PJ_EXPORT void pj_trace_tell(pj_runtime *runtime, uint32_t kinds);
 // Whether the kind is told: for callers of pj_trace_fallback, whose text costs something.
 PJ_EXPORT bool pj_trace_is_told(const pj_runtime *runtime, pj_span_kind kind);

@@ -80,7 +80,8 @@ static void each_execution_compile_and_transfer_is_a_span(void) {
   CHECK(count_spans(PJ_SPAN_TO_DEVICE, &to_device) == 1 && to_device->bytes == counters.bytes_to_device);
   CHECK(count_spans(PJ_SPAN_TO_HOST, &to_host_span) == 1 && to_host_span->bytes == counters.bytes_to_host);
   CHECK(!strcmp(execute->text, "aten::add.Tensor(f32[64], f32[64], number)") && !strcmp(execute->text, compile->text));
-  CHECK(!strcmp(to_device->text, "f32[64]") && !strcmp(compile->reason, "new op") && !strcmp(execute->reason, "eager is strict"));
+  CHECK(!strcmp(to_device->text, "f32[64]") && !strcmp(to_host_span->text, "f32[64]"));
+  CHECK(!strcmp(compile->reason, "new op") && !strcmp(execute->reason, "eager is strict"));
   size_t count;
   uint64_t dropped;
   const pj_span *spans = pj_trace_spans(runtime, &count, &dropped);
@@ -119,7 +120,8 @@ static void executions_follow_each_other(void) {
 // Results come LATE_MS after the call, on another thread.
 static void an_execution_ends_when_the_device_is_done(void) {
   enum { LATE_MS = 30, MS = 1000000 };
-  static const char LATE[] = "module { func.func public @main(%a: tensor<64xf32>) -> (tensor<64xf32>) {} }\n// fake: run-ms 30\n";
+  static const char LATE[] = "module { func.func public @main(%a: tensor<64xf32>) -> (tensor<64xf32>) {} }\n"
+                             "// fake: run-ms 30\n";
   set_up(1);
   pj_client *client = pj_runtime_client(runtime);
   pj_executable *late;
@@ -192,7 +194,8 @@ static void a_region_is_one_span_with_its_ops_and_why_it_was_cut(void) {
   chain(x, 5);
   pj_trace_stop(runtime);
   const pj_span *execute;
-  CHECK(count_spans(PJ_SPAN_EXECUTE, &execute) == 1 && execute->ops == 5 && !strcmp(execute->reason, "a value is read"));
+  CHECK(count_spans(PJ_SPAN_EXECUTE, &execute) == 1 && execute->ops == 5);
+  CHECK(!strcmp(execute->reason, "a value is read"));
   CHECK(!strncmp(execute->text, "aten::add.Tensor + aten::add.Tensor", 35) && !strcmp(execute->line, "model.py:12"));
   pj_storage_release(x);
   tear_down();
@@ -240,7 +243,8 @@ static void what_was_asked_for_is_told_as_it_happens(void) {
   pj_trace_fallback(runtime, "aten::foo(f32[3])");
   CHECK(told_count == 3);
   CHECK(told[0].kind == PJ_SPAN_CUT && told[0].ops == 5 && !strcmp(told[0].reason, "a value is read"));
-  CHECK(told[1].kind == PJ_SPAN_COMPILE && !strcmp(told[1].reason, "new region") && !strcmp(told[1].line, "model.py:12"));
+  CHECK(told[1].kind == PJ_SPAN_COMPILE && !strcmp(told[1].reason, "new region"));
+  CHECK(!strcmp(told[1].line, "model.py:12"));
   CHECK(told[2].kind == PJ_SPAN_FALLBACK && !strcmp(told[2].text, "aten::foo(f32[3])"));
   pj_trace_tell(runtime, 0);
   chain(x, 6);
