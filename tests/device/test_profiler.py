@@ -272,7 +272,7 @@ def test_a_device_has_a_process_of_its_own_in_the_trace():
     import json, os, tempfile
     with torch.profiler.profile() as prof:
         for i in range(2):
-            torch.ones(3, device=f"tpu:{i}") + 1
+            (torch.ones(3, device=f"tpu:{i}") + 1).cpu()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         prof.export_chrome_trace(path)
@@ -332,9 +332,8 @@ def test_logs_can_be_turned_on_and_off_while_the_device_runs():
     lines, _ = logged(None, """
     works()
     torch._logging.set_logs(modules={"tpu_compiles": True})
-    torch.ones(23, device="tpu")
-    torch.tpu.synchronize()
+    torch.ones(23, device="tpu").cpu()
     torch._logging.set_logs()
-    torch.ones(29, device="tpu")
+    torch.ones(29, device="tpu").cpu()
     """)
     assert [line.partition("(")[0] for line in lines["tpu_compiles"]] == ["aten::ones"]
