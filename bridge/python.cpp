@@ -244,6 +244,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("counters", counters);
   m.def("reset_counters", [] { pj_runtime_reset_counters(runtime()); });
   m.def("explain", explain);
+  m.def("tell", [](uint32_t kinds) { pj_trace_tell(runtime(), kinds); });
+  py::list kinds(static_cast<size_t>(PJ_SPAN_KINDS));
+#define KIND(name) kinds[PJ_SPAN_##name] = #name;
+  KIND(EXECUTE) KIND(COMPILE) KIND(LOAD) KIND(TO_DEVICE) KIND(TO_HOST) KIND(REFUSED) KIND(CUT) KIND(FALLBACK)
+#undef KIND
+  m.attr("SPAN_KINDS") = kinds;
   m.def("fallbacks", fallback_counts);
   m.def("reset_fallbacks", reset_fallback_counts);
   m.def("set_fallback", set_fallback);

@@ -12,6 +12,7 @@
 #include "ops/program.h"
 #include "pj/run.h"
 #include "run/compiler.h"
+#include "run/trace.h"
 
 struct pj_op {
   pj_runtime *runtime;
@@ -71,6 +72,7 @@ typedef struct pj_queued {
   uint32_t first_output;            // into outputs
   uint32_t first_float, first_int;  // into the region's numbers
   pthread_t thread;                 // whose op it is
+  const char *line;                 // the user's source line, while spans are collected
 } pj_queued;
 
 // Refs within a region: inputs are 2 i, outputs of earlier plans 2 j + 1.
@@ -88,6 +90,7 @@ typedef struct pj_region {
   uint32_t calls;                   // ops since the last cut
   uint32_t done;                    // ops that have run, where they run one by one
   bool due;                         // complete: the thread of its last op waits to run it
+  const char *why;                  // it was cut
   bool random, checks_indices;
   // What to put back when the program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
@@ -96,6 +99,7 @@ typedef struct pj_region {
 
 // A compiled region.
 typedef struct pj_program {
+  const char *what;                 // its ops, in words
   pj_executable *executable;        // NULL: it could not be compiled, and its ops run one by one
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
@@ -177,10 +181,7 @@ struct pj_device {
 };
 
 typedef struct pj_explained {
-  char *what, *line;
-  const char *reason;
-  double milliseconds;
-  bool from_disk;
+  pj_span compile;
   int64_t temp_bytes;
 } pj_explained;
 
@@ -188,6 +189,7 @@ struct pj_runtime {
   pj_client *client;
   pj_compiler *compiler;
   pj_hooks hooks;
+  pj_trace trace;
   atomic_int queue_length, precision, index_mode;
   atomic_bool adaptive;             // a new region of several ops runs op by op
   pj_background *background;        // compiles meanwhile; guarded by `lock`
@@ -266,7 +268,7 @@ void pj_region_give_back(pj_device *device, pj_region *region);
 void pj_region_destroy(pj_region *region);
 void pj_region_put_key(pj_region *region, uint64_t word);
 // Appends to the queue.
-pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const char *line);
 // Appends op q of `from` to the region `one`. `last`, or NULL: of each input and output of `from` (by ref) the op that
 // uses it last: its reference then moves to `one`, and NULL is left.
 void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32_t *last);
@@ -292,6 +294,8 @@ void pj_region_look_outside(pj_region *region, pj_outside *out);
 pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const pj_outside *outside, pj_lowered *out_lowered);
 // Gives lowered->program its executable. No lock is held.
 pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context);
+// Explains that the compiler refused the program of a region. No lock is held.
+void pj_program_refused(pj_runtime *runtime, const pj_lowered *lowered);
 void pj_lowered_free(pj_lowered *lowered);
 // Takes the program out of `lowered` and keeps it under the key, unless there is one already. Returns the one that is kept;
 // NULL: no host memory. The lock is held.
@@ -319,10 +323,11 @@ pj_status pj_region_run(pj_device *device, pj_region *region);
 bool pj_is_put_back(const pj_device *device, pj_status status);
 // Gives the error to the outputs that were not computed. The lock is held.
 void pj_region_fail(pj_region *region, pj_status status);
-// Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
-pj_status pj_device_cut(pj_device *device);
+// Runs what is queued; `why`, static, is what a trace says. The lock is held, may be given up meanwhile, and is held
+// again on return.
+pj_status pj_device_cut(pj_device *device, const char *why);
 // The same for callers that cannot say what failed: it is told at the next synchronization.
-void pj_device_cut_quietly(pj_device *device);
+void pj_device_cut_quietly(pj_device *device, const char *why);
 // The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
 // when the op ends; an op that ends early with an error takes it too. The lock is held.
 pj_status pj_device_take_failure(pj_device *device);
@@ -366,7 +371,7 @@ pj_status pj_value_keep_error(pj_device *device, pj_value *value, pj_status stat
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *line, const char *reason, double milliseconds,
-                          bool from_disk, int64_t temp_bytes);
+// Keeps the explanation of a program that was made or refused, and tells and collects its span. No lock may be held.
+void pj_runtime_explained(pj_runtime *runtime, const pj_span *compile, int64_t temp_bytes);
 
 #endif

@@ -1,4 +1,6 @@
 // Between host and device.
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "run/internal.h"
@@ -34,6 +36,18 @@ pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data,
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
+static void end_transfer(pj_runtime *runtime, pj_span *span, const pj_type *type, const char *line) {
+  char text[200];
+  size_t at = (size_t)snprintf(text, sizeof text, "%s[", pj_dtype_name(type->dtype));
+  for (int i = 0; i < type->rank && at < sizeof text; ++i)
+    at += (size_t)snprintf(text + at, sizeof text - at, i ? ",%" PRId64 : "%" PRId64, type->dims[i]);
+  if (at < sizeof text) snprintf(text + at, sizeof text - at, "]");
+  span->text = pj_trace_text(&runtime->trace, text);
+  span->line = line;
+  span->bytes = pj_type_bytes(type);
+  pj_trace_end(&runtime->trace, span);
+}
+
 pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype, int rank, const int64_t *dims,
                              pj_value **out_value) {
   pj_runtime *runtime = device->runtime;
@@ -41,13 +55,17 @@ pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype
   pj_type type = {.dtype = dtype, .rank = rank};
   memcpy(type.dims, dims, (size_t)rank * sizeof *dims);
   size_t bytes = pj_type_bytes(&type);
+  bool collects = pj_trace_collects(&runtime->trace);
+  const char *line = collects ? pj_trace_line(runtime) : "";
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
   pj_status status = pj_device_reserve_memory(device, bytes);
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
   pj_buffer *buffer;
+  pj_span span = collects ? pj_trace_begin(PJ_SPAN_TO_DEVICE, device) : (pj_span){0};
   PJ_TRY(pj_buffer_from_host(runtime->client, device->index, data, dtype, rank, dims, PJ_HOST_COPY, NULL, &buffer));
+  if (collects) end_transfer(runtime, &span, &type, line);
   pj_count(&runtime->counters.bytes_to_device, bytes);
   pthread_mutex_lock(&device->lock);
   *out_value = pj_value_create_ready(device, &type, buffer);
@@ -58,7 +76,7 @@ pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype
 // Makes sure that the value's buffer exists: runs the queue if the value is in it. The lock is held.
 static pj_status compute(pj_device *device, pj_value *value) {
   pj_status status = NULL;
-  if (!value->buffer && !value->error) status = pj_device_cut(device);
+  if (!value->buffer && !value->error) status = pj_device_cut(device, "a value is read");
   if (value->error) {
     pj_status_free(status);
     pj_status_free(pj_device_take_failure(device));
@@ -79,15 +97,19 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
   PJ_TRY(status);
   pj_count(&runtime->counters.host_reads, 1);
   pj_count(&runtime->counters.bytes_to_host, value->bytes);
+  bool collects = pj_trace_collects(&runtime->trace);
+  const char *line = collects ? pj_trace_line(runtime) : "";
   if (value->bytes) {
     // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
     bool ready = value->ready || pj_buffer_is_ready(runtime->client, value->buffer);
     bool long_wait = value->bytes > 65536 || !ready;
     void *token = long_wait ? pj_block(runtime) : NULL;
     if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
+    pj_span span = collects ? pj_trace_begin(PJ_SPAN_TO_HOST, device) : (pj_span){0};
     if (!status) status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, data, value->bytes)
                                        : pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
     if (long_wait) pj_unblock(runtime, token);
+    if (collects && !status) end_transfer(runtime, &span, value->type, line);
     PJ_TRY(pj_value_keep_error(device, value, status));
   }
   atomic_store_explicit(&value->ready, true, memory_order_release);

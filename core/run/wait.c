@@ -161,7 +161,7 @@ static pj_status wait_for(pj_device *device, uint64_t point) {
 pj_status pj_device_synchronize(pj_device *device, bool wait) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
-  pj_status status = pj_device_cut(device);
+  pj_status status = pj_device_cut(device, wait ? "the device is synchronized" : "a step has ended");
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
   if (!wait) return NULL;
@@ -172,6 +172,8 @@ pj_status pj_device_synchronize(pj_device *device, bool wait) {
   pthread_mutex_unlock(&device->lock);
   return status;
 }
+
+static const char EVENT[] = "an event is waited for";
 
 uint64_t pj_device_record(pj_device *device) {
   pthread_mutex_lock(&device->lock);
@@ -184,7 +186,7 @@ pj_status pj_device_wait(pj_device *device, uint64_t point) {
   PJ_TRY(pj_runtime_check(device->runtime));
   pthread_mutex_lock(&device->lock);
   bool later = point > device->point || (point == device->point && device->running);
-  pj_status status = later ? pj_device_cut(device) : NULL;
+  pj_status status = later ? pj_device_cut(device, EVENT) : NULL;
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
   return wait_for(device, point);
@@ -193,7 +195,7 @@ pj_status pj_device_wait(pj_device *device, uint64_t point) {
 bool pj_device_reached(pj_device *device, uint64_t point) {
   if (atomic_load(&device->runtime->forked)) return false;
   pthread_mutex_lock(&device->lock);
-  if (point > device->point || (point == device->point && device->running)) pj_device_cut_quietly(device);
+  if (point > device->point || (point == device->point && device->running)) pj_device_cut_quietly(device, EVENT);
   pj_device_drain(device);
   uint32_t count;
   pj_value **values = unready(device, point, &count);

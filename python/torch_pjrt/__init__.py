@@ -17,6 +17,9 @@ def _load(others: tuple[str, ...]) -> None:
     """Registers the kernels and torch.tpu; `others`: packages that drive TPUs too and do not here."""
     import torch
 
+    from torch_pjrt import logs
+
+    logs.register()
     if torch.__version__.split(".")[:2] != ["2", "13"]:
         raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed; "
                           "run: pip install 'torch==2.13.*', or install the torch_pjrt of that torch")

@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 
-from torch_pjrt import _C, _chips, _env, _selection
+from torch_pjrt import _C, _chips, _env, _selection, logs
 
 _lock = threading.Lock()
 fallback_chosen = False  # by torch.tpu.set_fallback, which then outranks the environment
@@ -94,5 +94,6 @@ def start() -> None:
         atexit.register(_settle_backward)
         atexit.register(_C.stop_compiles)
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
+        logs.listen()
         for call in after_start:
             call()

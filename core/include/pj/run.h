@@ -12,12 +12,13 @@
 
 #include "pj/call.h"
 #include "pj/pjrt.h"
+#include "pj/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct pj_runtime pj_runtime;  // a client, its devices, the compiler
+// pj_runtime (pj/trace.h): a client, its devices, the compiler.
 typedef struct pj_device pj_device;
 typedef struct pj_storage pj_storage;
 typedef struct pj_plan pj_plan;        // what was learnt of one call key: result types and how to run it
@@ -31,8 +32,11 @@ typedef struct pj_hooks {
   void (*block_end)(void *token);
   // Polled while a compile or wait goes on, between block_begin and block_end: true ends it with PJ_CANCELLED (Ctrl-C).
   bool (*interrupted)(void);
-  // "file.py:12" of the user's code that is calling, for pj_runtime_explain; asked only when something compiles.
+  // "file.py:12" of the user's code that is calling, for pj_runtime_explain and spans; asked only when something
+  // compiles or spans are collected.
   void (*source_line)(char *out_text, size_t size);
+  // Something of a kind that pj_trace_tell has asked for happened; on any thread.
+  void (*told)(const pj_span *span);
 } pj_hooks;
 
 typedef struct pj_runtime_options {
