@@ -301,10 +301,26 @@ void write_range_length(Run &run, pj_call *call) {
   pj_call_float(call, std::ceil((numbers[1] - numbers[0]) / numbers[2]));
 }
 
+// What of lengths is part of the key: the largest says result sizes, and PyTorch's meta kernel, which is asked once a key,
+// refuses negative ones.
+void write_longest(Run &run, pj_call *call) {
+  for (const Argument &argument : run.op.arguments) {
+    if (!argument.lengths) continue;
+    int64_t longest = 0, shortest = 0;
+    for (int64_t length : run.argument(static_cast<size_t>(argument.source)).toDimVector()) {
+      longest = std::max(longest, length);
+      shortest = std::min(shortest, length);
+    }
+    pj_call_int(call, longest);
+    pj_call_bool(call, shortest < 0);
+  }
+}
+
 // After the schema's arguments: what a written argument's type is, since results take it, and, at the very end, seed and
 // offset of a random op.
 void write_extras(Run &run, pj_call *call) {
   if (run.op.range) write_range_length(run, call);
+  if (run.op.has_lengths) write_longest(run, call);
   if (run.mutates && !(run.op.flags & kDynamic))
     for (int w = 0; w < run.op.mutation->write_count; ++w) {
       const IValue &value = run.argument(static_cast<size_t>(run.op.mutation->writes[w].argument));

@@ -43,6 +43,7 @@ struct Argument {
   bool constant;    // a number that is part of the key
   bool special;     // a number that is where pj_number_is_special
   bool shape_only;  // a tensor of which only dtype and sizes are
+  bool lengths;     // integers of which only the largest is
   bool number;      // a 0-d CPU tensor may stand here
   // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are
   // at most two.
@@ -91,6 +92,7 @@ struct Op {
   bool indices = false;              // argument 1 is a list of index tensors
   bool random = false;
   bool range = false;                // arange: its numbers say its length
+  bool has_lengths = false;          // some argument is lengths
 
   const NumberRule *number_rule = nullptr;
   OverlapRule overlap;

@@ -120,7 +120,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       break;
     }
     int source = twin_schema == &schema ? static_cast<int>(i) : mutation->inputs[i];
-    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, false, true, {}});
+    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, false, false, true, {}});
     const auto &usual = twin_schema->arguments()[i].default_value();
     if (*kind == Kind::kNumber && usual && (usual->isInt() || usual->isDouble())) arguments.back().usual = usual;
     if (source >= 0 && mutation && mutation->kind != Mutation::kHidden)
@@ -171,11 +171,14 @@ void Op::ask_core() {
     twin = pj_runtime_op(started, twin_name_.c_str());
     lowering = pj_op_has_lowering(twin);
     flags = pj_op_flags(twin);
-    uint32_t statics = pj_op_statics(twin), shapes = pj_op_shape_only(twin), specials = pj_op_specials(twin);
+    uint32_t statics = pj_op_statics(twin), shapes = pj_op_shape_only(twin), specials = pj_op_specials(twin),
+             lengths = pj_op_lengths(twin);
     for (size_t i = 0; i < arguments.size() && i < 32; ++i) {
       arguments[i].constant = statics >> i & 1;
       arguments[i].special = specials >> i & 1;
       arguments[i].shape_only = shapes >> i & 1;
+      arguments[i].lengths = lengths >> i & 1;
+      has_lengths |= arguments[i].lengths;
     }
     if (mutation && mutation->kind == Mutation::kHidden) {
       plain = pj_runtime_op(started, name.c_str());

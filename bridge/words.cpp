@@ -185,6 +185,11 @@ void Writer::write(const Argument &argument, const IValue &value) {
         break;
       }
       auto list = value.toDimVector();
+      if (argument.lengths) {
+        pj_call_numbers(call_, static_cast<uint32_t>(list.size()));
+        for (int64_t length : list) number(length, PJ_S64, PJ_WEIGHT_PYTHON);
+        break;
+      }
       pj_call_ints(call_, list.data(), static_cast<uint32_t>(list.size()));
       break;
     }

@@ -5,24 +5,9 @@
 #include "ops/index.h"
 #include "ops/reduce.h"
 
-// ---- what the type rules read ---------------------------------------------------------------------------------------
-
-static pj_type argument_type(const pj_signature *s, int i) {
-  const pj_operand *o = &s->operands[s->arguments[i].first];
-  pj_type type = {.dtype = o->own, .rank = o->view.rank};
-  memcpy(type.dims, o->view.sizes, sizeof type.dims);
-  return type;
-}
-
-static bool present(const pj_signature *s, int i) { return s->arguments[i].kind != PJ_ARG_NONE; }
-
 // Count k of a value call with `counts` of them: they are its last arguments.
 static int64_t count_of(const pj_signature *s, int counts, int k) {
   return s->arguments[(int)s->argument_count - counts + k].integer;
-}
-
-static pj_type vector_type(pj_dtype dtype, int64_t size) {
-  return (pj_type){.dtype = dtype, .rank = 1, .dims = {size}};
 }
 
 // ---- the count ------------------------------------------------------------------------------------------------------
@@ -65,7 +50,7 @@ static void lower_nonzero_count(pj_lowering *l) { return_true_count(l, is_nonzer
 static void lower_nonzero(pj_lowering *l) { pj_return(l, 0, coordinates(l, is_nonzero(l), given_count(l), -1)); }
 
 static int nonzero_types(const pj_signature *s, pj_type *out) {
-  out[0] = (pj_type){.dtype = PJ_S64, .rank = 2, .dims = {count_of(s, 1, 0), argument_type(s, 0).rank}};
+  out[0] = (pj_type){.dtype = PJ_S64, .rank = 2, .dims = {count_of(s, 1, 0), pj_argument_type(s, 0).rank}};
   return 1;
 }
 
@@ -101,7 +86,7 @@ static void lower_masked_select(pj_lowering *l) {
 }
 
 static int masked_select_types(const pj_signature *s, pj_type *out) {
-  out[0] = vector_type(argument_type(s, 0).dtype, count_of(s, 1, 0));
+  out[0] = pj_vector_type(pj_argument_type(s, 0).dtype, count_of(s, 1, 0));
   return 1;
 }
 
@@ -300,17 +285,17 @@ static void lower_unique_dim_consecutive(pj_lowering *l) {
 }
 
 static pj_type inverse_type(const pj_signature *s, bool wanted) {
-  pj_type type = argument_type(s, 0);
+  pj_type type = pj_argument_type(s, 0);
   type.dtype = PJ_S64;
-  return wanted ? type : vector_type(PJ_S64, 0);
+  return wanted ? type : pj_vector_type(PJ_S64, 0);
 }
 
 static pj_type counts_type(const pj_signature *s, bool wanted) {
-  return vector_type(PJ_S64, wanted ? count_of(s, 1, 0) : 0);
+  return pj_vector_type(PJ_S64, wanted ? count_of(s, 1, 0) : 0);
 }
 
 static int unique_types(const pj_signature *s, pj_type *out) {
-  out[0] = vector_type(argument_type(s, 0).dtype, count_of(s, 1, 0));
+  out[0] = pj_vector_type(pj_argument_type(s, 0).dtype, count_of(s, 1, 0));
   out[1] = inverse_type(s, s->arguments[2].integer);
   return 2;
 }
@@ -322,14 +307,14 @@ static int unique2_types(const pj_signature *s, pj_type *out) {
 }
 
 static int slice_types(const pj_signature *s, int dim_argument, bool inverse, bool counts, pj_type *out) {
-  out[0] = argument_type(s, 0);
+  out[0] = pj_argument_type(s, 0);
   int64_t dim = s->arguments[dim_argument].integer;
   if (dim < 0) dim += out[0].rank;
   if (dim >= 0 && dim < out[0].rank) {   // else the lowering tells
-    out[1] = vector_type(PJ_S64, inverse ? out[0].dims[dim] : 0);
+    out[1] = pj_vector_type(PJ_S64, inverse ? out[0].dims[dim] : 0);
     out[0].dims[dim] = count_of(s, 1, 0);
   } else {
-    out[1] = vector_type(PJ_S64, 0);
+    out[1] = pj_vector_type(PJ_S64, 0);
   }
   out[2] = counts_type(s, counts);
   return 3;
@@ -337,8 +322,8 @@ static int slice_types(const pj_signature *s, int dim_argument, bool inverse, bo
 
 static int unique_consecutive_types(const pj_signature *s, pj_type *out) {
   bool inverse = s->arguments[1].integer, counts = s->arguments[2].integer;
-  if (present(s, 3)) return slice_types(s, 3, inverse, counts, out);
-  out[0] = vector_type(argument_type(s, 0).dtype, count_of(s, 1, 0));
+  if (pj_argument_present(s, 3)) return slice_types(s, 3, inverse, counts, out);
+  out[0] = pj_vector_type(pj_argument_type(s, 0).dtype, count_of(s, 1, 0));
   out[1] = inverse_type(s, inverse);
   out[2] = counts_type(s, counts);
   return 3;
@@ -392,8 +377,8 @@ static void lower_bincount(pj_lowering *l) {
 }
 
 static int bincount_types(const pj_signature *s, pj_type *out) {
-  pj_dtype dtype = !present(s, 1) ? PJ_S64 : argument_type(s, 1).dtype == PJ_F32 ? PJ_F32 : PJ_F64;
-  out[0] = vector_type(dtype, count_of(s, 1, 0));
+  pj_dtype dtype = !pj_argument_present(s, 1) ? PJ_S64 : pj_argument_type(s, 1).dtype == PJ_F32 ? PJ_F32 : PJ_F64;
+  out[0] = pj_vector_type(dtype, count_of(s, 1, 0));
   return 1;
 }
 
@@ -431,38 +416,7 @@ static void lower_repeat_interleave(pj_lowering *l) {
 }
 
 static int repeat_interleave_types(const pj_signature *s, pj_type *out) {
-  out[0] = vector_type(argument_type(s, 0).dtype, count_of(s, 1, 0));
-  return 1;
-}
-
-// ---- ops that PyTorch has no meta kernel for
-// ----------------------------------------------------------------------------
-
-// (sums, edges)
-static int histogram_types(const pj_signature *s, pj_type *out) {
-  pj_dtype dtype = argument_type(s, 0).dtype;
-  int64_t edges = s->arguments[1].kind == PJ_ARG_INT ? s->arguments[1].integer + 1 : argument_type(s, 1).dims[0];
-  out[0] = vector_type(dtype, edges > 0 ? edges - 1 : 0);   // no bins: the lowering tells
-  out[1] = vector_type(dtype, edges > 0 ? edges : 0);
-  return 2;
-}
-
-// The gradient of argument 1.
-static int like_argument_1(const pj_signature *s, pj_type *out) {
-  out[0] = argument_type(s, 1);
-  return 1;
-}
-
-// PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
-static int grouped_mm_types(const pj_signature *s, pj_type *out) {
-  pj_type a = argument_type(s, 0), b = argument_type(s, 1);
-  int64_t rows = a.rank > 1 ? a.dims[a.rank - 2] : 0, columns = b.rank ? b.dims[b.rank - 1] : 0;
-  if (a.rank != b.rank) {
-    out[0] = (pj_type){.dtype = a.dtype, .rank = 2, .dims = {rows, columns}};
-  } else {
-    int64_t groups = a.rank == 3 ? a.dims[0] : present(s, 2) ? argument_type(s, 2).dims[0] : 0;
-    out[0] = (pj_type){.dtype = a.dtype, .rank = 3, .dims = {groups, rows, columns}};
-  }
+  out[0] = pj_vector_type(pj_argument_type(s, 0).dtype, count_of(s, 1, 0));
   return 1;
 }
 
@@ -480,16 +434,14 @@ static const pj_dynamic_op DYNAMIC_OPS[] = {
     {"aten::bincount", "pj::bincount_count", "pj::bincount", 1, bincount_types},
     {"aten::repeat_interleave.Tensor", "pj::repeat_interleave_count", "pj::repeat_interleave", 1,
      repeat_interleave_types},
-    {"aten::histogram.bin_ct", NULL, "aten::histogram.bin_ct", 0, histogram_types},
-    {"aten::histogram.bins_tensor", NULL, "aten::histogram.bins_tensor", 0, histogram_types},
-    {"aten::fractional_max_pool3d_backward", NULL, "aten::fractional_max_pool3d_backward", 0, like_argument_1},
-    {"aten::_grouped_mm", NULL, "aten::_grouped_mm", 0, grouped_mm_types},
+    {"aten::linalg_lstsq", "pj::lstsq_count", "pj::lstsq", 1, pj_lstsq_types},
+    {"aten::_ctc_loss.Tensor", "pj::ctc_longest", "pj::ctc_loss", 1, pj_ctc_types},
 };
 
 const pj_dynamic_op *pj_dynamic_find(const char *name) {
   for (size_t i = 0; i < sizeof DYNAMIC_OPS / sizeof *DYNAMIC_OPS; ++i)
     if (!strcmp(DYNAMIC_OPS[i].name, name) || !strcmp(DYNAMIC_OPS[i].value, name)) return &DYNAMIC_OPS[i];
-  return NULL;
+  return pj_typed_find(name);
 }
 
 // The overloads themselves are never lowered: the runtime turns their calls into calls of the ops above.
@@ -508,6 +460,8 @@ PJ_LOWERINGS(dynamic_lowerings) = {
     {.name = "aten::unique_dim_consecutive", .lower = lower_unresolved, .flags = PJ_OP_DYNAMIC},
     {.name = "aten::bincount", .lower = lower_unresolved, .flags = PJ_OP_DYNAMIC},
     {.name = "aten::repeat_interleave.Tensor", .lower = lower_unresolved, .flags = PJ_OP_DYNAMIC},
+    {.name = "aten::linalg_lstsq", .lower = lower_unresolved, .flags = PJ_OP_DYNAMIC},
+    {.name = "aten::_ctc_loss.Tensor", .lower = lower_unresolved, .flags = PJ_OP_DYNAMIC},
     {.name = "pj::nonzero_count", .lower = lower_nonzero_count},
     {.name = "pj::nonzero", .lower = lower_nonzero},
     {.name = "aten::nonzero_static", .lower = lower_nonzero_static},

@@ -8,7 +8,7 @@
 
 #include "ir/signature.h"
 
-enum { PJ_DYNAMIC_RESULTS = 4 };
+enum { PJ_DYNAMIC_RESULTS = PJ_MAX_RANK };   // a histogram has as many lists of edges as dimensions
 
 typedef struct pj_dynamic_op {
   const char *name;    // overload, "aten::nonzero"
@@ -22,5 +22,19 @@ typedef struct pj_dynamic_op {
 
 // The entry of an overload, or of the value op of one; NULL for other ops.
 const pj_dynamic_op *pj_dynamic_find(const char *name);
+
+// ---- ops/result_types.c ---------------------------------------------------------------------------------------------
+
+// The entry of an op whose sizes do not depend on data but that PyTorch has no meta kernel for, or a wrong one; or NULL.
+const pj_dynamic_op *pj_typed_find(const char *name);
+
+// What the type rules read: a tensor argument's dtype and sizes, and whether an argument is not None.
+pj_type pj_argument_type(const pj_signature *signature, int argument);
+bool pj_argument_present(const pj_signature *signature, int argument);
+pj_type pj_vector_type(pj_dtype dtype, int64_t size);
+
+// Rules of value ops: linalg_lstsq and _ctc_loss.Tensor.
+int pj_lstsq_types(const pj_signature *signature, pj_type *out_types);
+int pj_ctc_types(const pj_signature *signature, pj_type *out_types);
 
 #endif

@@ -156,6 +156,7 @@ static void lower_matrix_exp(pj_lowering *l) {
     pj_return_fill(l, 0, 0);
     return;
   }
+  x = hlo_convert(h, x, pj_math_dtype(x.dtype));
   int64_t batch = x.dims[0], n = x.dims[1];
   hlo_value norm = hlo_reduce_max(h, hlo_reduce_sum(h, hlo_abs(h, x), 1), 1);
   hlo_value halvings = hlo_ceil(h, hlo_div(h, hlo_log(h, norm), pj_full_like(h, norm, log(2))));

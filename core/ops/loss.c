@@ -372,8 +372,8 @@ PJ_LOWERINGS(loss_lowerings) = {
     {"aten::nll_loss2d_forward", lower_nll},
     {"aten::nll_loss2d_backward", lower_nll_backward},
     {"aten::multi_margin_loss", lower_multi_margin, .statics = PJ_STATIC(2)},
-    {"aten::multi_margin_loss_backward", lower_multi_margin_backward, .statics = PJ_STATIC(3)},
+    {"aten::multi_margin_loss_backward", lower_multi_margin_backward, .flags = PJ_OP_DYNAMIC, .statics = PJ_STATIC(3)},
     {"aten::multilabel_margin_loss_forward", lower_multilabel_margin},
-    {"aten::multilabel_margin_loss_backward", lower_multilabel_margin_backward},
+    {"aten::multilabel_margin_loss_backward", lower_multilabel_margin_backward, .flags = PJ_OP_DYNAMIC},
     {0},
 };

@@ -95,6 +95,10 @@ enum {
 // values, then run-time inputs, as the starts of views are (run/starts.c). Read with pj_start.
 #define PJ_START(i) (1u << (i))
 
+// Bits of integer list arguments that are lengths of sequences: run-time inputs, so that each batch finds the program of
+// the one before. Of each list its largest number, which result sizes may depend on, is part of the program.
+#define PJ_LENGTHS(i) (1u << (i))
+
 typedef struct pj_lowering_entry {
   const char *name;                  // overload: "aten::add.Tensor", "aten::relu"
   void (*lower)(pj_lowering *l);
@@ -103,6 +107,7 @@ typedef struct pj_lowering_entry {
   uint32_t shape_only;
   uint32_t starts;
   uint32_t specials;
+  uint32_t lengths;
 } pj_lowering_entry;
 
 // One table a file, ended by {0}; every table is listed in ops/table.c.

@@ -108,18 +108,17 @@ static void lower_int8_mm(pj_lowering *l) {
   pj_return(l, 0, hlo_mul(h, y, hlo_convert(h, pj_tensor(l, 2), y.dtype)));
 }
 
-// aten::_scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): fp8 operands,
-// (self * scale_a) @ (mat2 * scale_b) + bias with one scale a tensor ([] or [1]) or one a row and column.
-static void lower_scaled_mm(pj_lowering *l) {
+// (self * scale_a) @ (mat2 * scale_b) + bias of fp8 operands, with one scale a tensor ([] or [1]) or one a row and column.
+static hlo_value scaled_product(pj_lowering *l, hlo_value scale_a, hlo_value scale_b, int bias) {
   hlo *h = l->h;
-  hlo_value a = pj_tensor(l, 0), b = pj_tensor(l, 1), scale_a = pj_tensor(l, 2), scale_b = pj_tensor(l, 3);
+  hlo_value a = pj_tensor(l, 0), b = pj_tensor(l, 1);
   int64_t rows = a.dims[0], columns = b.dims[1];
   bool whole = hlo_size(scale_a) == 1 && hlo_size(scale_b) == 1;
   bool rowwise = scale_a.rank == 2 && scale_b.rank == 2 && scale_a.dims[0] == rows && scale_a.dims[1] == 1 &&
                  scale_b.dims[0] == 1 && scale_b.dims[1] == columns;
   if (!pj_require(l, scale_a.dtype == PJ_F32 && scale_b.dtype == PJ_F32 && (whole || rowwise), PJ_INVALID_ARGUMENT,
                   "_scaled_mm: scales must be float32, and one a tensor or one a row of self and a column of mat2"))
-    return;
+    return hlo_full(h, PJ_F32, 2, (int64_t[]){rows, columns}, 0);
   if (whole) {
     scale_a = hlo_reshape(h, scale_a, 0, NULL);
     scale_b = hlo_reshape(h, scale_b, 0, NULL);
@@ -127,9 +126,30 @@ static void lower_scaled_mm(pj_lowering *l) {
   // fp8 values are exact in bfloat16, which every plugin can multiply
   hlo_value y = hlo_matmul(h, hlo_convert(h, a, PJ_BF16), hlo_convert(h, b, PJ_BF16), PJ_F32);
   y = hlo_mul(h, hlo_mul(h, y, scale_a), scale_b);
-  if (pj_present(l, 4)) y = hlo_add(h, y, hlo_convert(h, pj_tensor(l, 4), PJ_F32));
-  if (pj_present(l, 5)) y = hlo_mul(h, y, hlo_reshape(h, pj_tensor(l, 5), 0, NULL));
-  pj_return(l, 0, y);
+  return pj_present(l, bias) ? hlo_add(h, y, hlo_convert(h, pj_tensor(l, bias), PJ_F32)) : y;
+}
+
+// aten::_scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+static void lower_scaled_mm(pj_lowering *l) {
+  hlo_value y = scaled_product(l, pj_tensor(l, 2), pj_tensor(l, 3), 4);
+  pj_return(l, 0, pj_present(l, 5) ? hlo_mul(l->h, y, hlo_reshape(l->h, pj_tensor(l, 5), 0, NULL)) : y);
+}
+
+// Whether a list of scaling recipes or swizzles holds just one number, at most `most`.
+static bool is_one(pj_lowering *l, int argument, int64_t most) {
+  int count;
+  const int64_t *given = pj_ints(l, argument, &count);
+  return count == 1 && given[0] >= 0 && given[0] <= most;
+}
+
+// aten::_scaled_mm_v2(self, mat2, scale_a[], recipe_a, swizzle_a, scale_b[], recipe_b, swizzle_b, bias, out_dtype,
+// contraction_dim, use_fast_accum): recipes 0 (one scale a tensor) and 1 (one a row), as PyTorch's CPU kernel
+static void lower_scaled_mm_v2(pj_lowering *l) {
+  bool known = pj_list_count(l, 2) == 1 && pj_list_count(l, 5) == 1 && is_one(l, 3, 1) && is_one(l, 6, 1) &&
+               is_one(l, 4, 0) && is_one(l, 7, 0);
+  if (!pj_require(l, known, PJ_INVALID_ARGUMENT, "Invalid scaling configuration: _scaled_mm_v2 takes scales for the whole "
+                  "tensors or for rows and columns, without swizzle")) return;
+  pj_return(l, 0, scaled_product(l, pj_list_tensor(l, 2, 0), pj_list_tensor(l, 5, 0), 8));
 }
 
 static hlo_value unsqueezed(pj_lowering *l, int argument, int dims) {
@@ -171,5 +191,6 @@ PJ_LOWERINGS(matmul_lowerings) = {
     {"aten::_int_mm", lower_int_mm},
     {"aten::_weight_int8pack_mm", lower_int8_mm},
     {"aten::_scaled_mm", lower_scaled_mm},
+    {"aten::_scaled_mm_v2", lower_scaled_mm_v2},
     {0},
 };

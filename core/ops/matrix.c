@@ -31,8 +31,10 @@ hlo_value pj_upper(hlo *h, hlo_value x) { return masked(h, hlo_le(h, pj_row_of(h
 
 hlo_value pj_hermitian(hlo *h, hlo_value x, bool upper) {
   if (upper) x = pj_adjoint(h, x);
-  hlo_value given = hlo_ge(h, pj_row_of(h, x), pj_column_of(h, x));
-  return hlo_select(h, given, x, pj_adjoint(h, x));
+  hlo_value row = pj_row_of(h, x), column = pj_column_of(h, x);
+  x = hlo_select(h, hlo_ge(h, row, column), x, pj_adjoint(h, x));
+  if (!pj_dtype_is_complex(x.dtype)) return x;
+  return hlo_select(h, hlo_eq(h, row, column), hlo_convert(h, hlo_real(h, x), x.dtype), x);
 }
 
 hlo_value pj_diagonal(hlo *h, hlo_value x) {

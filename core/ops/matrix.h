@@ -15,7 +15,7 @@ hlo_value pj_column_of(hlo *h, hlo_value x);
 hlo_value pj_eye(hlo *h, pj_dtype dtype, int64_t batch, int64_t rows, int64_t columns);
 hlo_value pj_lower(hlo *h, hlo_value x);      // zero above the diagonal
 hlo_value pj_upper(hlo *h, hlo_value x);      // zero below the diagonal
-// The Hermitian matrix of which x gives one triangle; the other is not read.
+// The Hermitian matrix of which x gives one triangle; the other is not read, nor the imaginary part of the diagonal.
 hlo_value pj_hermitian(hlo *h, hlo_value x, bool upper);
 hlo_value pj_diagonal(hlo *h, hlo_value x);   // [batch, min(m, n)]
 hlo_value pj_block(hlo *h, hlo_value x, int64_t rows, int64_t columns);    // the upper left block
@@ -50,5 +50,15 @@ typedef struct pj_reflectors {
 
 pj_reflectors pj_qr(hlo *h, hlo_value x);
 hlo_value pj_qr_product(hlo *h, pj_reflectors r, int64_t columns);  // the first columns of Q, columns <= m
+
+// ---- singular values ------------------------------------------------------------------------------------------------
+
+typedef struct pj_svd {
+  hlo_value u, s, v;  // A = u diag(s) v^H, the largest s first; u and v are invalid unless asked for
+} pj_svd;
+
+typedef enum pj_svd_parts { PJ_SVD_VALUES, PJ_SVD_REDUCED, PJ_SVD_FULL } pj_svd_parts;
+
+pj_svd pj_svd_of(hlo *h, hlo_value a, pj_svd_parts parts);
 
 #endif

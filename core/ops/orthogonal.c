@@ -89,6 +89,28 @@ static void lower_ormqr(pj_lowering *l) {
   pj_return_reshaped(l, 0, pj_bool(l, 3) ? hlo_matmul(h, q, other, q.dtype) : hlo_matmul(h, other, q, q.dtype));
 }
 
+// XLA's Jacobi sweeps stop at a fixed tolerance that leaves errors of 1e-8 in the vectors: for 32 bits only.
+static void eigh_by_compiler(hlo *h, hlo_value a, bool lower, hlo_value *out_values, hlo_value *out_vectors) {
+  const char *config = lower ? "1,1,100,1e-6" : "0,1,100,1e-6";  // lower, sorted, most sweeps, tolerance
+  hlo_value results[] = {typed(a.dtype, 3, a.dims), typed(pj_real_dtype(a.dtype), 2, a.dims)};
+  hlo_custom_call(h, "Eigh", config, &a, 1, results, 2);
+  *out_vectors = results[0];
+  *out_values = results[1];
+}
+
+// A + c I with c >= |A| has no negative eigenvalue, so its singular vectors are eigenvectors, of A too; the values are
+// then the quotients x^H A x, which no shift has rounded.
+static void eigh_by_svd(hlo *h, hlo_value a, hlo_value *out_values, hlo_value *out_vectors) {
+  hlo_value norm = hlo_reduce_max(h, hlo_reduce_sum(h, hlo_abs(h, a), 2), 1);
+  hlo_value shift = hlo_reshape(h, hlo_convert(h, norm, a.dtype), 3, (int64_t[]){a.dims[0], 1, 1});
+  hlo_value unit = pj_eye(h, a.dtype, a.dims[0], a.dims[1], a.dims[1]);
+  pj_svd d = pj_svd_of(h, hlo_add(h, a, hlo_mul(h, unit, shift)), PJ_SVD_REDUCED);
+  hlo_value x = hlo_reverse(h, d.v, (int[]){2}, 1);   // the smallest first
+  hlo_value products = hlo_mul(h, hlo_conj(h, x), hlo_matmul(h, a, x, a.dtype));
+  *out_vectors = x;
+  *out_values = hlo_reduce_sum(h, hlo_real(h, products), 1);
+}
+
 // aten::_linalg_eigh(A, UPLO, compute_v): eigenvalues in ascending order, eigenvectors (empty unless asked for)
 static void lower_eigh(pj_lowering *l) {
   hlo *h = l->h;
@@ -101,21 +123,17 @@ static void lower_eigh(pj_lowering *l) {
     pj_return_fills(l, (double[]){0, 0}, 2);
     return;
   }
-  // XLA's Jacobi sweeps stop at a fixed tolerance that leaves errors of 1e-8 in the vectors.
-  pj_dtype real = pj_real_dtype(a.dtype);
-  if (!pj_require(l, real == PJ_F32, PJ_UNIMPLEMENTED, "_linalg_eigh has a lowering only for float32 and complex64"))
-    return;
-  const char *config = lower ? "1,1,100,1e-6" : "0,1,100,1e-6";  // lower, sorted, most sweeps, tolerance
-  hlo_value results[] = {typed(a.dtype, 3, a.dims), typed(real, 2, a.dims)};
-  hlo_custom_call(h, "Eigh", config, &a, 1, results, 2);
-  pj_return_reshaped(l, 0, results[1]);
-  if (pj_bool(l, 2)) pj_return_reshaped(l, 1, results[0]);
+  hlo_value values, vectors;
+  if (pj_real_dtype(a.dtype) == PJ_F64) eigh_by_svd(h, pj_hermitian(h, a, !lower), &values, &vectors);
+  else eigh_by_compiler(h, a, lower, &values, &vectors);
+  pj_return_reshaped(l, 0, values);
+  if (pj_bool(l, 2)) pj_return_reshaped(l, 1, vectors);
   else pj_return_fill(l, 1, 0);
 }
 
 PJ_LOWERINGS(orthogonal_lowerings) = {
     {"aten::linalg_qr", lower_qr},
-    {"aten::geqrf", lower_geqrf},
+    {"aten::geqrf", lower_geqrf, .flags = PJ_OP_DYNAMIC},
     {"aten::linalg_householder_product", lower_householder_product},
     {"aten::ormqr", lower_ormqr},
     {"aten::_linalg_eigh", lower_eigh},

@@ -77,6 +77,27 @@ static void truth_over_dims(pj_lowering *l, hlo_op op) {
 static void lower_all_dims(pj_lowering *l) { truth_over_dims(l, HLO_AND); }
 static void lower_any_dims(pj_lowering *l) { truth_over_dims(l, HLO_OR); }
 
+// ---- hash -----------------------------------------------------------------------------------------------------------
+
+static void exclusive_or(hlo *h, const hlo_value *arguments, hlo_value *results, void *context) {
+  (void)context;
+  results[0] = hlo_xor(h, arguments[0], arguments[1]);
+}
+
+// aten::hash_tensor(self, dim, *, keepdim, mode): the exclusive or of the elements' 64 bits: of floats as float64, of
+// integers as int64
+static void lower_hash(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value x = pj_at_least_1d(h, pj_tensor(l, 0)), sum, zero = hlo_constant_int(h, PJ_U64, 0);
+  pj_axes axes = axes_of(l, 1, x);
+  if (!pj_require(l, pj_int(l, 3) == 0, PJ_INVALID_ARGUMENT, "Unknown hash_tensor mode: %lld", (long long)pj_int(l, 3)) ||
+      !pj_require(l, !pj_dtype_is_complex(x.dtype), PJ_INVALID_ARGUMENT, "hash_tensor takes no complex numbers"))
+    return;
+  x = hlo_bitcast(h, hlo_convert(h, x, pj_dtype_is_float(x.dtype) ? PJ_F64 : PJ_S64), PJ_U64);
+  hlo_reduce_many(h, &x, &zero, 1, axes.dims, axes.count, exclusive_or, NULL, &sum);
+  pj_return_reshaped(l, 0, sum);
+}
+
 // ---- extremes -------------------------------------------------------------------------------------------------------
 // stablehlo.maximum and minimum propagate NaN, as PyTorch does.
 
@@ -224,6 +245,7 @@ PJ_LOWERINGS(reduction_lowerings) = {
     {"aten::min", lower_min},
     {"aten::max.dim", lower_max_dim},
     {"aten::min.dim", lower_min_dim},
+    {"aten::hash_tensor", lower_hash},
     {"aten::aminmax", lower_aminmax},
     {"aten::_aminmax", lower_aminmax_all},
     {"aten::_aminmax.dim", lower_aminmax},

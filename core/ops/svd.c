@@ -128,14 +128,8 @@ static hlo_value directions(hlo *h, hlo_value rotated, hlo_value values) {
   return hlo_mul(h, pj_qr_product(h, r, n), hlo_keep(h, phase, 1));
 }
 
-typedef struct svd {
-  hlo_value u, s, v;  // A = u diag(s) v^H; u and v are invalid unless asked for
-} svd;
-
-enum { VALUES, REDUCED, FULL };
-
 // Of matrices with at least as many rows as columns.
-static svd svd_of_tall(hlo *h, hlo_value a, int parts) {
+static pj_svd svd_of_tall(hlo *h, hlo_value a, pj_svd_parts parts) {
   int64_t batch = a.dims[0], m = a.dims[1], n = a.dims[2];
   // squares of the elements must not overflow
   hlo_value size = hlo_reduce(h, HLO_MAX, hlo_abs(h, a), (int[]){1, 2}, 2);
@@ -146,20 +140,20 @@ static svd svd_of_tall(hlo *h, hlo_value a, int parts) {
   a = hlo_select(h, lost, pj_full_like(h, a, 0), a);
   pj_reflectors qr = pj_qr(h, a);
   decomposition d = decompose(h, pj_upper(h, pj_block(h, qr.a, n, n)));
-  svd result = {.u = {.id = -1}, .s = hlo_mul(h, d.values, hlo_keep(h, size, 1)), .v = {.id = -1}};
-  if (parts == VALUES) return result;
-  hlo_value q = pj_qr_product(h, qr, parts == FULL ? m : n);
+  pj_svd result = {.u = {.id = -1}, .s = hlo_mul(h, d.values, hlo_keep(h, size, 1)), .v = {.id = -1}};
+  if (parts == PJ_SVD_VALUES) return result;
+  hlo_value q = pj_qr_product(h, qr, parts == PJ_SVD_FULL ? m : n);
   result.u = hlo_matmul(h, columns(h, q, 0, n), directions(h, d.rotated, d.values), a.dtype);
-  if (parts == FULL && m > n) result.u = hlo_concatenate(h, (hlo_value[]){result.u, columns(h, q, n, m)}, 2, 2);
+  if (parts == PJ_SVD_FULL && m > n) result.u = hlo_concatenate(h, (hlo_value[]){result.u, columns(h, q, n, m)}, 2, 2);
   result.v = d.v;
   return result;
 }
 
 // A^H = u s v^H is A = v s u^H.
-static svd svd_of(hlo *h, hlo_value a, int parts) {
+pj_svd pj_svd_of(hlo *h, hlo_value a, pj_svd_parts parts) {
   if (a.dims[1] >= a.dims[2]) return svd_of_tall(h, a, parts);
-  svd d = svd_of_tall(h, pj_adjoint(h, a), parts);
-  return (svd){.u = d.v, .s = d.s, .v = d.u};
+  pj_svd d = svd_of_tall(h, pj_adjoint(h, a), parts);
+  return (pj_svd){.u = d.v, .s = d.s, .v = d.u};
 }
 
 // aten::_linalg_svd(A, full_matrices, compute_uv, driver): U, S, Vh; U and Vh are empty unless asked for
@@ -174,7 +168,7 @@ static void lower_svd(pj_lowering *l) {
     if (vectors && full && batch && width) pj_return_reshaped(l, 2, pj_eye(h, a.dtype, batch, width, width));
     return;
   }
-  svd d = svd_of(h, a, !vectors ? VALUES : full ? FULL : REDUCED);
+  pj_svd d = pj_svd_of(h, a, !vectors ? PJ_SVD_VALUES : full ? PJ_SVD_FULL : PJ_SVD_REDUCED);
   pj_return_reshaped(l, 1, d.s);
   if (vectors) {
     pj_return_reshaped(l, 0, d.u);
@@ -203,7 +197,7 @@ static void lower_pinv(pj_lowering *l) {
     return;
   }
   if (pj_bool(l, 3)) a = pj_hermitian(h, a, false);
-  svd d = svd_of(h, a, REDUCED);
+  pj_svd d = pj_svd_of(h, a, PJ_SVD_REDUCED);
   pj_dtype real = d.s.dtype;
   double epsilon = real == PJ_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
   hlo_value zero = hlo_constant(h, real, 0), none = hlo_full(h, real, 2, (int64_t[]){a.dims[0], 1}, 0);

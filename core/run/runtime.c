@@ -203,6 +203,7 @@ bool pj_op_has_lowering(const pj_op *op) { return op->entry != NULL; }
 uint32_t pj_op_flags(const pj_op *op) { return op->entry ? op->entry->flags : 0; }
 uint32_t pj_op_statics(const pj_op *op) { return op->entry ? op->entry->statics : UINT32_MAX; }
 uint32_t pj_op_specials(const pj_op *op) { return op->entry ? op->entry->specials : 0; }
+uint32_t pj_op_lengths(const pj_op *op) { return op->entry ? op->entry->lengths : 0; }
 
 bool pj_number_is_special(double number) {
   static const double SPECIAL[] = {0, 1, -1, 2, -2, 3, 0.5, -0.5};

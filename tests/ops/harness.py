@@ -67,7 +67,7 @@ class Core:
         lib.pj_plan_result.restype = ctypes.POINTER(Spec)
         for name in ("pj_plan_result_count", "pj_value_bytes"):
             getattr(lib, name).restype = c_size_t
-        for name in ("pj_op_flags", "pj_op_statics", "pj_op_shape_only", "pj_op_specials"):
+        for name in ("pj_op_flags", "pj_op_statics", "pj_op_shape_only", "pj_op_specials", "pj_op_lengths"):
             getattr(lib, name).restype = c_uint32
         for name in ("pj_op_has_lowering", "pj_number_is_special"):
             getattr(lib, name).restype = c_bool
@@ -88,8 +88,10 @@ class Core:
 class Words:
     """The words of a call; numbers' values go beside them."""
 
-    def __init__(self, core, statics, shape_only, specials):
-        self.core, self.statics, self.shape_only, self.specials = core, statics, shape_only, specials
+    def __init__(self, core, op):
+        lib = core.lib
+        self.core, self.statics, self.shape_only = core, lib.pj_op_statics(op), lib.pj_op_shape_only(op)
+        self.specials, self.lengths = lib.pj_op_specials(op), lib.pj_op_lengths(op)
         self.words, self.values, self.floats, self.ints, self.storages = [], [], [], [], []
 
     def tensor(self, x, shape_only=False):
@@ -170,7 +172,7 @@ class Words:
                 self.words += [11 | len(value) << 8, *map(int, value)]
             elif element == "FloatType":
                 self.words += [9 | len(value) << 8, *(struct.unpack("Q", struct.pack("d", v))[0] for v in value)]
-            elif element == "NumberType":
+            elif element == "NumberType" or self.lengths >> i & 1:
                 self.words.append(5 | len(value) << 8)
                 for v in value:
                     self.number(v)
@@ -245,7 +247,7 @@ def prepare(name, values, schema, writes_base=False, random=(0, 0), extra=()):
     op = c_void_p(lib.pj_runtime_op(core().runtime, name.encode()))
     if not lib.pj_op_has_lowering(op):
         raise NotImplementedError(f"{name} has no lowering")
-    words = Words(core(), lib.pj_op_statics(op), lib.pj_op_shape_only(op), lib.pj_op_specials(op))
+    words = Words(core(), op)
     for i, (argument, value) in enumerate(zip(schema.arguments, values)):
         words.argument(i, argument.real_type if hasattr(argument, "real_type") else argument.type, value)
     if lib.pj_op_flags(op) & RANDOM:

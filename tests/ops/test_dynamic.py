@@ -85,3 +85,32 @@ def test_histograms():
     compare("aten::histogram.bins_tensor", x[:7], torch.tensor([0.0, 1.0, 2.5, 4.5]), meta=False)
     with pytest.raises(RuntimeError, match="max must be larger"):
         run("aten::histc", x, 4, 3, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_histograms_of_points_by_counts_and_by_edges(dtype):
+    x, weight = values(40, 2, dtype=dtype), values(40, dtype=dtype).abs()
+    edges = [torch.tensor([-4.0, 0, 1], dtype=dtype), torch.tensor([-2.0, 0, 0.5, 8], dtype=dtype)]
+    given = {"range": [-4.0, 4.0, -2.0, 2.0]}
+    compare("aten::_histogramdd_bin_edges", x, [3, 4], meta=False)
+    compare("aten::_histogramdd_bin_edges", x, [3, 4], **given, meta=False)
+    for options in ({}, {"weight": weight, "density": True}):
+        compare("aten::_histogramdd_from_bin_cts", x, [3, 4], **options, meta=False)
+        compare("aten::_histogramdd_from_bin_cts", x, [3, 4], **given, **options, meta=False)
+        compare("aten::_histogramdd_from_bin_tensors", x, edges, **options, meta=False)
+    compare("aten::_histogramdd_from_bin_cts", values(2, 3, 2, dtype=dtype), [2, 2], meta=False)
+    for few in (torch.empty(0, 2, dtype=dtype), torch.ones(3, 2, dtype=dtype)):
+        compare("aten::_histogramdd_from_bin_cts", few, [2, 2], meta=False)
+        compare("aten::_histogramdd_bin_edges", few, [2, 2], meta=False)
+
+
+def test_bad_histograms_of_points_are_refused():
+    x = values(5, 2)
+    for bins, options, text in (([2, 0], {}, "bins must be > 0"), ([2], {}, "expected 2 sequences"),
+                                ([2, 2], {"range": [0.0, 1.0]}, "range should have 4 elements"),
+                                ([2, 2], {"range": [1.0, 0.0, 0.0, 1.0]}, "min should not exceed max"),
+                                ([2, 2], {"weight": values(3)}, "same shape")):
+        with pytest.raises(RuntimeError, match=text):
+            run("aten::_histogramdd_from_bin_cts", x, bins, **options)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        run("aten::_histogramdd_from_bin_cts", values(5), [2])

@@ -93,18 +93,26 @@ def test_qr_and_householder_products_equal_the_cpus(sizes, dtype):
 
 
 # Eigenvectors are unique only up to a factor, so they are held to what defines them.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("dtype", [*KINDS, torch.complex128])
 @pytest.mark.parametrize("sizes", [(4, 4), (2, 3, 5, 5), (1, 1), (40, 40)])
 @pytest.mark.parametrize("uplo", ["L", "U"])
 def test_symmetric_eigenvalues_equal_the_cpus_and_the_vectors_diagonalise(sizes, dtype, uplo):
-    a = positive(dtype, *sizes)
-    tol = {"rtol": 1e-4, "atol": 1e-4}
+    a = positive(dtype, *sizes) - 3 * torch.eye(sizes[-1], dtype=dtype)
+    tol = {"rtol": 1e-4, "atol": 1e-4} if dtype in (torch.float32, torch.complex64) else {"rtol": 1e-11, "atol": 1e-11}
     given = a.tril() if uplo == "L" else a.triu()
     values, vectors = run("aten::_linalg_eigh", given, uplo, True)
     torch.testing.assert_close(values, torch.linalg.eigvalsh(a), **tol)
     torch.testing.assert_close((vectors * values.unsqueeze(-2)) @ vectors.mH, a, **tol)
     torch.testing.assert_close(vectors.mH @ vectors, torch.eye(sizes[-1], dtype=dtype).expand_as(a), **tol)
     compare("aten::_linalg_eigh", given, uplo, False, **tol)
+
+
+def test_equal_eigenvalues_of_64_bits_have_orthonormal_vectors():
+    for a in (torch.zeros(3, 3, dtype=torch.float64), 2 * torch.eye(3, dtype=torch.float64),
+              torch.ones(4, 4, dtype=torch.float64)):
+        values, vectors = run("aten::_linalg_eigh", a, "L", True)
+        torch.testing.assert_close(values, torch.linalg.eigvalsh(a), rtol=0, atol=1e-13)
+        torch.testing.assert_close(vectors.mT @ vectors, torch.eye(len(a), dtype=torch.float64), rtol=0, atol=1e-13)
 
 
 # Singular vectors too.
@@ -152,3 +160,46 @@ def test_pseudoinverses_equal_the_cpus(sizes, dtype):
     if sizes == (4, 4):
         compare(name, positive(dtype, *sizes).tril(), hermitian=True, **tol)
     compare(name, make(dtype, 0, 3))
+
+
+LSTSQ_SHAPES = ((5, 3), (3, 5), (4, 4), (2, 5, 3), (0, 3), (2, 3, 0))
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("sizes", LSTSQ_SHAPES)
+@pytest.mark.parametrize("dtype", [*KINDS, torch.complex128])
+def test_least_squares_equal_the_cpus_for_every_driver(driver, sizes, dtype):
+    a, b, tol = make(dtype, *sizes), make(dtype, *sizes[:-1], 2), close(dtype)
+    compare("aten::linalg_lstsq", a, b, driver=driver, meta=False, **tol)
+    compare("aten::linalg_lstsq", a, b[..., 0].contiguous(), driver=driver, meta=False, **tol)
+
+
+def test_least_squares_without_full_rank_are_the_shortest_and_know_their_rank():
+    a, b = make(torch.float64, 5, 3), make(torch.float64, 5, 2)
+    a[:, 2] = a[:, 0]
+    compare("aten::linalg_lstsq", a, b, meta=False)
+    solution, residuals, rank, values = run("aten::linalg_lstsq", a, b, driver="gelsd")
+    torch.testing.assert_close(solution, torch.linalg.lstsq(a, b, driver="gelsd")[0])
+    assert residuals.shape == (0,) and rank == 2 and values.shape == (3,)
+    diagonal = torch.diag(torch.tensor([4.0, 3, 1]))
+    for rcond in (0.5, 0.9):
+        compare("aten::linalg_lstsq", diagonal, b[:3].float(), rcond, meta=False)
+
+
+def test_least_squares_refuse_what_does_not_fit():
+    with pytest.raises(RuntimeError, match="driver"):
+        run("aten::linalg_lstsq", torch.ones(3, 2), torch.ones(3, 1), driver="qr")
+    with pytest.raises(RuntimeError, match="rows"):
+        run("aten::linalg_lstsq", torch.ones(3, 2), torch.ones(2, 1))
+
+
+def test_the_pseudo_inverse_of_a_hermitian_matrix_reads_no_imaginary_diagonal():
+    a = make(torch.complex64, 4, 4)
+    got = run("aten::linalg_pinv.atol_rtol_tensor", a, hermitian=True, results=[a])[0]
+    torch.testing.assert_close(got, torch.linalg.pinv(a, hermitian=True), rtol=1e-3, atol=1e-4)
+
+
+def test_the_matrix_exponential_of_half_types_is_rounded_once():
+    a = make(torch.float32, 4, 4).bfloat16()
+    got = run("aten::linalg_matrix_exp", a)[0]
+    torch.testing.assert_close(got, torch.linalg.matrix_exp(a.double()).bfloat16())

@@ -1,6 +1,7 @@
 """Losses and their gradients give what PyTorch gives on CPU."""
 import pytest
 import torch
+from checks import compare_but
 from harness import compare_wide, run
 
 FLOATS = [torch.float32, torch.bfloat16]
@@ -80,3 +81,43 @@ def test_only_the_first_two_powers_of_a_margin():
     with pytest.raises(RuntimeError, match="p == 1 and p == 2"):
         run("aten::multi_margin_loss", torch.randn(2, 3), torch.tensor([0, 1]), 3, 1.0, None, 1,
             results=[torch.empty(())])
+
+
+# log_alpha (result 1) is unwritten memory past the end of a sequence, on the CPU.
+PADDED = torch.tensor([[1, 1, 2, 4], [1, 2, 3, 4], [2, 2, 0, 0]])
+CTC = [(PADDED, [7, 5, 6], [4, 4, 1], 0), (PADDED[:, :3], [7, 7, 7], [3, 0, 2], 0),
+       (torch.tensor([1, 1, 4, 2, 3]), [7, 5, 0], [3, 2, 0], 0), (torch.tensor([1, 3, 4, 0, 3]), [7, 5, 4], [3, 1, 1], 2),
+       (torch.zeros(3, 0, dtype=torch.int64), [7, 0, 3], [0, 0, 0], 0)]
+IMPOSSIBLE = (PADDED, [7, 5, 2], [4, 4, 2], 0)
+
+
+@pytest.mark.parametrize("targets, inputs, lengths, blank", [*CTC, IMPOSSIBLE])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ctc_and_its_gradient(targets, inputs, lengths, blank, dtype):
+    torch.manual_seed(0)
+    log_probs, grad = torch.randn(7, 3, 5, dtype=dtype).log_softmax(2), torch.randn(3, dtype=dtype)
+    compare_but("aten::_ctc_loss", (1,), log_probs, targets, inputs, lengths, blank)
+    expected, expected_alpha = torch.ops.aten._ctc_loss(log_probs, targets, inputs, lengths, blank)
+    tensors = torch.tensor(inputs), torch.tensor(lengths)
+    loss, alpha = run("aten::_ctc_loss.Tensor", log_probs, targets, *tensors, blank)
+    torch.testing.assert_close(loss, expected)
+    assert alpha.shape == expected_alpha.shape
+    for zero_infinity in (False, True):
+        gradient = torch.ops.aten._ctc_loss_backward(grad, log_probs, targets, inputs, lengths, expected, expected_alpha,
+                                                     blank, zero_infinity)
+        for overload, ends in (("", (inputs, lengths)), (".Tensor", tensors)):
+            got = run("aten::_ctc_loss_backward" + overload, grad, log_probs, targets, *ends, loss, alpha, blank,
+                      zero_infinity)[0]
+            torch.testing.assert_close(got, gradient, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_ctc_refuses_labels_and_places_out_of_range():
+    log_probs, ends = torch.randn(7, 2, 5).log_softmax(2), (torch.tensor([7, 7]), torch.tensor([2, 2]))
+    with pytest.raises(IndexError):
+        run("aten::_ctc_loss.Tensor", log_probs, torch.tensor([[1, 9], [1, 2]]), *ends)
+    with pytest.raises(IndexError):
+        run("aten::_ctc_loss.Tensor", log_probs, torch.tensor([1, 2, 3]), *ends)
+    with pytest.raises(RuntimeError, match="blank must be in label range"):
+        run("aten::_ctc_loss.Tensor", log_probs, torch.tensor([[1, 2], [1, 2]]), *ends, 5)
+    with pytest.raises(RuntimeError, match="size batch_size"):
+        run("aten::_ctc_loss.Tensor", log_probs, torch.tensor([[1, 2], [1, 2]]), torch.tensor([7]), ends[1])

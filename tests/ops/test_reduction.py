@@ -128,3 +128,16 @@ def test_variances_equal_the_cpus_for_every_correction(dtype):
         check("aten::var.correction", x, [0], correction=2.5)
     if dtype in FLOATS:
         check("aten::var.correction", SPECIAL.to(dtype), [1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.uint8,
+                                   torch.bool], ids=str)
+def test_the_hash_of_a_tensor_is_the_exclusive_or_of_its_bits(dtype):
+    x = make(dtype, 2, 3, 4)
+    for dims in ([], [1], [0, -1]):
+        compare("aten::hash_tensor", x, dims, keepdim=True)
+        compare("aten::hash_tensor", x, dims)
+    compare("aten::hash_tensor", make(dtype))
+    compare("aten::hash_tensor", make(dtype, 0, 3), [1])
+    with pytest.raises(RuntimeError, match="Unknown hash_tensor mode: 1"):
+        run("aten::hash_tensor", x, mode=1, results=[torch.empty((), dtype=torch.uint64)])

@@ -116,6 +116,9 @@ PJ_EXPORT uint32_t pj_op_flags(const pj_op *op);       // PJ_OP_RANDOM 1, PJ_OP_
 PJ_EXPORT uint32_t pj_op_statics(const pj_op *op);     // bit i: argument i's number is part of the key (ops without a lowering: all)
 // Bit i: argument i's number is part of the key only where it is special, else a run-time input.
 PJ_EXPORT uint32_t pj_op_specials(const pj_op *op);
+// Integer lists that are written as PJ_ARG_NUMBERS. After all arguments follow, for each of them, its largest number
+// (0 for none) and whether any is negative.
+PJ_EXPORT uint32_t pj_op_lengths(const pj_op *op);
 // 0, 1, -1, 2, -2, 3, 0.5 and -0.5: powers and factors for which a program can do with less.
 PJ_EXPORT bool pj_number_is_special(double number);
 PJ_EXPORT uint32_t pj_op_shape_only(const pj_op *op);  // bit i: only the shape of tensor argument i matters
