@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.testing._comparison import default_tolerances
 from torch.utils._pytree import tree_flatten
 
 from conformance.judge import Unbuildable, Wrong, reference
 from conformance.samples import to_cpu
-
-Tolerance = tuple[float, float] | None  # rtol, atol; None: torch.testing's of the dtype
+from conformance.tolerances import Tolerance
 
 
 def _leaves(tree: Any) -> list:
@@ -31,7 +31,14 @@ def _difference(got: Any, want: Any, tolerance: Tolerance) -> str | None:
     """What assert_close says, on one line."""
     if not isinstance(want, (torch.Tensor, bool, int, float, complex)):
         return None if got == want or want is None else f"{got!r} instead of {want!r}"
-    rtol, atol = tolerance or (None, None)
+    rtol, atol = tolerance.rtol, tolerance.atol
+    if isinstance(want, torch.Tensor) and (want.is_floating_point() or want.is_complex()):
+        default_rtol, default_atol = default_tolerances(want.dtype)
+        rtol, atol = default_rtol if rtol is None else rtol, default_atol if atol is None else atol
+        finite = want[want.isfinite()].abs() if tolerance.scale and want.layout == torch.strided else want.new_empty(0)
+        atol = max(atol, tolerance.scale * float(finite.max())) if finite.numel() else atol
+    else:
+        rtol = atol = None  # exact
     try:
         torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
@@ -44,7 +51,7 @@ def _narrowed(wide: Any, like: Any) -> Any:
     return wide.to(like.dtype) if isinstance(wide, torch.Tensor) else wide
 
 
-def same(got: Any, want: Any, tolerance: Tolerance, exact: Callable[[], Any] | None = None) -> None:
+def same(got: Any, want: Any, tolerance: Tolerance = Tolerance(), exact: Callable[[], Any] | None = None) -> None:
     """Equal results; NaN equals NaN. A result that differs from the CPU's may instead be within the same tolerance of
     `exact()`, the CPU's answer in double precision: PyTorch's CPU kernels round between the steps of an op in bfloat16, and
     sum float32 in an order of their own."""

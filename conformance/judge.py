@@ -36,6 +36,8 @@ def reference(call, *args, **kwargs) -> Any:
     """What the CPU gives; Unbuildable when it raises."""
     try:
         return call(*args, **kwargs)
+    except Skipped:
+        raise
     except Exception as error:
         raise Unbuildable(f"the CPU raises {type(error).__name__}: {first_line(error)}") from None
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from conformance.catalogue import Case, draw
@@ -16,6 +17,18 @@ def seed_all(*words: object) -> None:
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
+
+
+class Draws(TorchDispatchMode):
+    """Notes whether an op inside has drawn from the CPU's generator: then its results are `random`. (Some OpInfos put the
+    generator's state back, so that comparing it outside would not do.)"""
+    random = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        before = torch.get_rng_state()
+        result = func(*args, **(kwargs or {}))
+        self.random = self.random or not torch.equal(before, torch.get_rng_state())
+        return result
 
 
 def chosen(samples: Iterable[Any], case: Case, seed: int, most: int | None) -> list[tuple[int, Any]]:
@@ -44,7 +57,7 @@ class Mover:
             return torch.device(self.device)
         if isinstance(value, str) and value == "cpu":
             return self.device
-        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+        if not isinstance(value, torch.Tensor) or value.device.type != "cpu" or hasattr(value, "stays_on_cpu"):
             return value
         if id(value) not in self.moved:  # the tensor is kept: its id must stay its own
             self.moved[id(value)] = value, self._copy(value)

@@ -57,7 +57,7 @@ def trials(case: Case, run: Run):
         there = Mover(run.device)(list(args))
         with torch.autocast(torch.device(run.device).type, dtype=LOWER):
             got = call(*there, **kwargs)
-        same(got, want, None)
+        same(got, want)
 
     yield trial
 

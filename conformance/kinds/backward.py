@@ -7,7 +7,7 @@ from conformance.catalogue import Case, Kind
 from conformance.compare import same, same_form
 from conformance.judge import Run, Skipped, reference
 from conformance.kinds.opinfo import infos, pairs, samples_of
-from conformance.samples import Mover, seed_all, to_cpu, widened
+from conformance.samples import Draws, Mover, seed_all, to_cpu, widened
 
 
 def cotangent(output: torch.Tensor, seed: int) -> torch.Tensor:
@@ -33,12 +33,11 @@ def trials(case: Case, run: Run):
     for number, sample in samples_of(case, run, requires_grad=True):
         def trial(words=(case.id, number, run.seed), sample=sample):
             seed_all(*words)
-            before = torch.get_rng_state()
-            want = to_cpu(reference(gradients, info, sample, Mover("cpu")))
-            random = not torch.equal(before, torch.get_rng_state())
+            with Draws() as draws:
+                want = to_cpu(reference(gradients, info, sample, Mover("cpu")))
             seed_all(*words)
             got = to_cpu(gradients(info, sample, Mover(run.device)))
-            if random:
+            if draws.random:
                 same_form(got, want)
             else:
                 same(got, want, tolerances.tolerance(case, info), lambda: gradients(info, sample, widened))

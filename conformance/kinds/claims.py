@@ -4,7 +4,7 @@ from torch.testing._internal.common_dtype import all_types_and_complex_and
 
 from conformance.catalogue import NO_DTYPE, Case, Kind
 from conformance.judge import Run, Skipped, reference
-from conformance.kinds.opinfo import called, infos
+from conformance.kinds.opinfo import called, infos, placed
 from conformance.samples import Mover, seed_all, to_cpu
 
 DTYPES = all_types_and_complex_and(torch.bool, torch.float16, torch.bfloat16)
@@ -18,6 +18,7 @@ def trials(case: Case, run: Run):
             sample = next(iter(reference(info.sample_inputs, "cpu", dtype)), None)
             if sample is None:
                 raise Skipped("no sample")
+            placed(info, sample)
             reference(called, info.op, sample, Mover("cpu"))
             try:
                 to_cpu(called(info.op, sample, Mover(run.device)))

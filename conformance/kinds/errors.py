@@ -4,7 +4,7 @@ import re
 from conformance.catalogue import NO_DTYPE, Case, Kind
 from conformance.compare import raised
 from conformance.judge import Run, Skipped, Wrong, first_line
-from conformance.kinds.opinfo import infos
+from conformance.kinds.opinfo import infos, placed
 from conformance.samples import Mover, seed_all, to_cpu
 
 
@@ -13,7 +13,7 @@ def trials(case: Case, run: Run):
     seed_all(case.id, run.seed)
     for bad in info.error_inputs("cpu"):
         def trial(bad=bad):
-            sample = bad.sample_input
+            sample = placed(info, bad.sample_input)
 
             def call(move):
                 arguments = move([sample.input, list(sample.args), sample.kwargs])

@@ -11,7 +11,7 @@ from conformance.compare import same, same_form
 from conformance.judge import Run, reference
 from conformance.kinds.backward import cotangent
 from conformance.kinds.opinfo import short
-from conformance.samples import Mover, chosen, seed_all, to_cpu, widened
+from conformance.samples import Draws, Mover, chosen, seed_all, to_cpu, widened
 
 DTYPES = ("float32", "bfloat16")
 
@@ -59,12 +59,10 @@ def trials(case: Case, run: Run):
                     wide = copy.deepcopy(module).double()
                     return forward_backward(wide, widened(list(arguments)), widened(kwargs), training)
 
-                seed_all(*words)
-                before = torch.get_rng_state()
-                want = reference(answer, "cpu")
-                random = not torch.equal(before, torch.get_rng_state())
+                with Draws() as draws:
+                    want = reference(answer, "cpu")
                 got = answer(run.device)
-                if random:
+                if draws.random:
                     same_form(tree_leaves(got), tree_leaves(want))
                 else:
                     same(got, want, tolerances.tolerance(case), exact)
