@@ -20,7 +20,8 @@ def eigenvalues(device):
 
 library = torch.library.Library("conformance_test", "DEF")
 library.define("twice(Tensor x) -> Tensor")
-library.impl("twice", lambda x: x + x, "CompositeExplicitAutograd")
+library.impl("twice", lambda x: x + x, "CPU")
+library.impl("twice", lambda x: torch.empty_like(x), "Meta")
 
 
 def decomposed(device):

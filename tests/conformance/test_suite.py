@@ -140,6 +140,12 @@ def test_a_result_may_be_nearer_to_the_exact_one_than_the_cpus():
     same(exact.bfloat16(), rounded, exact=lambda: exact)
     with pytest.raises(Wrong):
         same(torch.tensor([0.95], dtype=torch.bfloat16), rounded, exact=lambda: exact)
+    cancelled = torch.tensor([1.0001, 1e4])
+    truth = torch.tensor([1.0, 1e4], dtype=torch.float64)
+    same(torch.tensor([0.9999, 1e4]), cancelled, exact=lambda: truth)
+    for worse in (0.9997, torch.nan, torch.inf):
+        with pytest.raises(Wrong):
+            same(torch.tensor([worse, 1e4]), cancelled, exact=lambda: truth)
 
 
 def test_other_distributions_are_told_apart():
