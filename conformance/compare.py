@@ -47,8 +47,8 @@ def _difference(got: Any, want: Any, tolerance: Tolerance) -> str | None:
     return None
 
 
-# A result in 32 bits may be this much farther from the exact one than the CPU's own.
-AS_EXACT = 2
+# So much farther than the CPU's own a result may be from the exact one.
+AS_EXACT = {torch.float32: 2, torch.complex64: 2, torch.bfloat16: 1, torch.float16: 1}
 
 
 def _error(x: torch.Tensor, truth: torch.Tensor) -> float:
@@ -61,10 +61,10 @@ def _error(x: torch.Tensor, truth: torch.Tensor) -> float:
 
 def _as_exact(got: Any, want: Any, truth: Any) -> bool:
     """Whether `got` is as near to the truth as `want` is."""
-    if not isinstance(want, torch.Tensor) or want.dtype not in (torch.float32, torch.complex64):
+    if not isinstance(want, torch.Tensor) or want.dtype not in AS_EXACT:
         return False
     allowed = _error(want, truth)
-    return math.isfinite(allowed) and _error(got, truth) <= AS_EXACT * allowed
+    return math.isfinite(allowed) and _error(got, truth) <= AS_EXACT[want.dtype] * allowed
 
 
 def _narrowed(wide: Any, like: Any) -> Any:
@@ -73,8 +73,8 @@ def _narrowed(wide: Any, like: Any) -> Any:
 
 def same(got: Any, want: Any, tolerance: Tolerance = Tolerance(), exact: Callable[[], Any] | None = None) -> None:
     """Equal results; NaN equals NaN. A result that differs from the CPU's may instead be near to `exact()`, the CPU's answer in
-    double precision: within the same tolerance, or in 32 bits as near as the CPU's own. PyTorch's CPU kernels round between the
-    steps of an op in bfloat16, and sum float32 in an order of their own."""
+    double precision: within the same tolerance, or about as near as the CPU's own. PyTorch's CPU kernels round between the steps
+    of an op in bfloat16, and sum float32 in an order of their own."""
     got, want = _leaves(to_cpu(got)), _leaves(to_cpu(want))
     same_form(got, want)
     bad = [(i, text) for i, (g, w) in enumerate(zip(got, want)) if (text := _difference(g, w, tolerance))]

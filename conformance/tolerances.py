@@ -25,7 +25,10 @@ class Looser:
     reason: str  # what was measured
 
 
-LOOSER: list[Looser] = []
+LOOSER = [
+    Looser("backward", "erfinv", "float32", 1e-5, 0, "XLA's erf_inv has a relative error of 5.4e-6, PyTorch's 4e-7"),
+    Looser("forward", "*pow*", "complex64", 1e-5, 0, "XLA's complex power has a relative error of 3.9e-6"),
+]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ UNWRITTEN = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 CPU_ARGUMENTS = ("tensor_split",)
 # Where elements are equal their order is free, and so are these indices: what they point to must be right. Op -> position of
 # its argument `dim` after the input.
-POINTERS = {"sort": 0, "argsort": 0, "topk": 1}
+POINTERS = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1}
 
 
 @cache
@@ -76,7 +76,8 @@ def pointed(info: Any, sample: Any, results: list) -> list:
         return results
     at = POINTERS[info.name]
     dim = sample.kwargs.get("dim", sample.args[at] if len(sample.args) > at else -1)
-    return [*results[:-1], sample.input.gather(dim, results[-1])]
+    indices = results[-1] if results[-1].dim() == sample.input.dim() else results[-1].unsqueeze(dim)
+    return [*results[:-1], sample.input.gather(dim, indices)]
 
 
 class Reference:

@@ -34,13 +34,19 @@ def steps(info, kwargs: dict, implementation: str, device: str) -> tuple:
             grad = move(torch.randn(shape, generator=generator))
             parameter.grad = grad.to_sparse() if info.only_supports_sparse_grads else grad
 
-        def closure():
-            return sum((parameter * parameter.grad).sum() for parameter in parameters)
+        def closure():  # optimizers that take one make gradients of their own: a bowl's
+            optimizer.zero_grad()
+            loss = sum((parameter - 1).square().sum() for parameter in parameters)
+            loss.backward()
+            return loss
 
         optimizer.step(*([closure] if info.step_requires_closure else []))
-    state = [tree_map(lambda x: float(x) if isinstance(x, torch.Tensor) and x.dim() == 0 else x, optimizer.state[p])
-             for p in parameters]
-    return to_cpu(([p.detach() for p in parameters], state))
+    if info.step_requires_closure:  # LBFGS keeps differences of nearly equal gradients
+        return to_cpu([p.detach() for p in parameters]), []
+    # A step count is a tensor in some implementations and a number in others.
+    state = tree_map(lambda x: torch.tensor(float(x)) if isinstance(x, (int, float)) else x,
+                     to_cpu([dict(optimizer.state[p]) for p in parameters]))
+    return to_cpu([p.detach() for p in parameters]), state
 
 
 def trials(case: Case, run: Run):
