@@ -21,13 +21,22 @@ def values(case: Case, run: Run):
 
 
 def form(x):
-    if not isinstance(x, torch.Tensor):
-        return type(x)
-    return x.dtype, tuple(x.shape), x.layout, x.is_conj(), x.is_neg()
+    return (x.dtype, x.shape, x.layout, x.is_conj(), x.is_neg()) if isinstance(x, torch.Tensor) else type(x)
 
 
-def same_strides(x, y) -> bool:
-    return not isinstance(x, torch.Tensor) or x.layout != torch.strided or check_significant_strides(x, y)[0]
+def same_metadata(xs: list, ys: list) -> bool:
+    """Equal strides too, where a dimension has more than one element."""
+    return list(map(form, xs)) == list(map(form, ys)) and all(
+        check_significant_strides(x, y)[0] for x, y in zip(xs, ys) if isinstance(x, torch.Tensor) and x.layout == torch.strided)
+
+
+def described(xs: list) -> str:
+    def text(x):
+        bits = " conjugate" * x.is_conj() + " negative" * x.is_neg()
+        strides = f" strides {list(x.stride())}" if x.layout == torch.strided else f" {x.layout}"
+        return f"{x.dtype}{list(x.shape)}{strides}{bits}"
+
+    return ", ".join(text(x) if isinstance(x, torch.Tensor) else type(x).__name__ for x in xs)
 
 
 def metadata(case: Case, run: Run):
@@ -36,16 +45,12 @@ def metadata(case: Case, run: Run):
         def trial(sample=sample):
             want = tree_leaves(reference(called, info.op, sample, Mover("cpu")))
             got = tree_leaves(called(info.op, sample, Mover(run.device)))
-            if list(map(form, got)) != list(map(form, want)):
-                raise Wrong(f"the results are {list(map(form, got))} instead of {list(map(form, want))}")
-            if all(map(same_strides, got, want)):
+            if same_metadata(got, want):
                 return
-            # Where the CPU's library has an order of its own (LAPACK's columns), PyTorch's meta kernel says what a device does.
+            # Where the CPU's library has a way of its own (LAPACK's columns), PyTorch's meta kernel says what a device does.
             meta = raised_nothing(lambda: tree_leaves(called(info.op, sample, Mover("meta"))))
-            if meta is None or len(meta) != len(got) or not all(map(same_strides, got, meta)):
-                def strides(xs):
-                    return [x.stride() for x in xs if isinstance(x, torch.Tensor) and x.layout == torch.strided]
-                raise Wrong(f"strides {strides(got)} instead of {strides(want)}")
+            if meta is None or not same_metadata(got, meta):
+                raise Wrong(f"{described(got)} instead of {described(want)}")
 
         yield trial
 
