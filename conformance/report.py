@@ -39,10 +39,10 @@ def table(rows: dict[str, dict]) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def origin(heads: list[dict]) -> str:
-    head = heads[-1]
+    head = max(heads, key=lambda h: h["date"])
     versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
-    commits = ", ".join(sorted({h["commit"] for h in heads}))
-    return f"device {head['device']}; {versions}; commit {commits}; {head['date'][:10]}"
+    several = " and before" if len({h["commit"] for h in heads}) > 1 else ""
+    return f"device {head['device']}; {versions}; commit {head['commit']}{several}; {head['date'][:10]}"
 
 
 def counts(rows: dict[str, dict]) -> dict[tuple[str, str], Counter]:
