@@ -123,6 +123,10 @@ void set_fallback_mode(FallbackMode mode);
 std::unordered_map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
 
+// ---- profiler.cpp ---------------------------------------------------------------------------------------------------
+
+void profile(pj_runtime *started);  // collects the runtime's spans if a profiler runs
+
 // ---- dlpack.cpp -----------------------------------------------------------------------------------------------------
 
 DLManagedTensorVersioned *to_host_dlpack(const at::Tensor &tensor);  // the caller owns it, as a consumer does

@@ -83,6 +83,22 @@ void source_line(char *out_text, size_t size) {
   PyErr_Restore(type, value, traceback);
 }
 
+// For torch_pjrt.logs.
+void told(const pj_span *span) {
+  if (!python_alive()) return;
+  pybind11::gil_scoped_acquire gil;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  try {
+    pybind11::module_::import("torch_pjrt.logs")
+        .attr("tell")(static_cast<int>(span->kind), span->text, span->line, span->reason,
+                      static_cast<double>(span->end - span->begin) / 1e6, span->ops);
+  } catch (pybind11::error_already_set &error) {
+    error.discard_as_unraisable("torch_pjrt.logs");
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
 }  // namespace
 
 pj_runtime *runtime_if_started() { return g_runtime.load(std::memory_order_acquire); }
@@ -93,6 +109,7 @@ void set_runtime(pj_runtime *started) {
   for (int i = 0; i < pj_runtime_device_count(started); ++i) devices->push_back(pj_runtime_device(started, i));
   g_devices = devices;
   g_runtime.store(started, std::memory_order_release);
+  profile(started);
 }
 
 bool in_bad_fork() { return g_bad_fork; }
@@ -111,7 +128,7 @@ pj_runtime *runtime() {
   return runtime_if_started();
 }
 
-pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line}; }
+pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line, told}; }
 
 DeviceIndex device_count() {
   try {

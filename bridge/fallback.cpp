@@ -75,7 +75,28 @@ python_error python_error_now() {
   return error;
 }
 
-void report(const Op &op) {
+// "aten::add.Tensor(f32[3], f32[3])": the op with its tensors.
+std::string call_text(const Op &op, const Stack &arguments) {
+  std::ostringstream text;
+  const char *between = "";
+  auto put = [&](const Tensor &tensor) {
+    if (!tensor.defined()) return;
+    text << between << pj_dtype_name(to_pj(tensor.scalar_type())) << "[";
+    for (int64_t i = 0; i < tensor.dim(); ++i) text << (i ? "," : "") << tensor.size(i);
+    text << "]";
+    between = ", ";
+  };
+  text << op.name << "(";
+  for (const IValue &value : arguments) {
+    if (value.isTensor()) put(value.toTensor());
+    if (value.isTensorList())
+      for (const Tensor &tensor : value.toTensorVector()) put(tensor);
+  }
+  text << ")";
+  return text.str();
+}
+
+void report(const Op &op, const Stack &arguments) {
   FallbackMode mode = g_mode;
   std::string hint = "; torch.tpu.fallbacks() lists such ops, torch.tpu.set_fallback() chooses what happens";
   TORCH_CHECK_NOT_IMPLEMENTED(!op.random, op.name, " is random and has no lowering for the tpu device; the CPU is not used "
@@ -87,6 +108,8 @@ void report(const Op &op) {
     first = counts().by_op[op.name]++ == 0;
   }
   pj_runtime_count_fallback(runtime());
+  if (pj_trace_is_told(runtime(), PJ_SPAN_FALLBACK))
+    pj_trace_fallback(runtime(), call_text(op, arguments).c_str());
   if (first && mode == FallbackMode::kWarn) {
     // Not TORCH_WARN: it reaches Python's warnings only on some ways into an op.
     pybind11::gil_scoped_acquire gil;
@@ -111,10 +134,10 @@ void reset_fallback_counts() {
 }
 
 void run_on_cpu(Op &op, Stack *stack) {
-  report(op);
   const auto &schema = op.handle.schema();
   size_t first = stack->size() - schema.arguments().size();
   std::vector<IValue> own(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  report(op, own);
   c10::Device device(c10::DeviceType::PrivateUse1, current_device());
   bool found = false;
   auto see = [&](const Tensor &tensor) {

@@ -83,14 +83,15 @@ struct Options {
 
 // Called once, by torch_pjrt._plugin.start() under its lock.
 void start(const std::string &plugin, const py::dict &client_options, const std::string &cache_directory,
-           uint64_t cache_limit, const std::string &worker, int workers, int compile_timeout_ms, uint64_t worker_memory,
-           int queue_length, bool adaptive) {
+           const std::string &shared_cache_directory, uint64_t cache_limit, const std::string &worker, int workers,
+           int compile_timeout_ms, uint64_t worker_memory, int queue_length, bool adaptive) {
   Options client(client_options);
   pj_runtime_options options{};
   options.plugin_path = plugin.c_str();
   options.client_options = client.items.data();
   options.client_option_count = client.items.size();
   options.cache_directory = cache_directory.empty() ? nullptr : cache_directory.c_str();
+  options.shared_cache_directory = shared_cache_directory.c_str();
   options.cache_limit_bytes = cache_limit;
   options.worker_path = worker.empty() ? nullptr : worker.c_str();
   options.worker_count = workers;
@@ -119,16 +120,6 @@ py::dict plugin_info() {
   return py::dict(py::arg("path") = pj_plugin_path(plugin), py::arg("platform") = pj_client_platform(client),
                   py::arg("platform_version") = pj_client_platform_version(client),
                   py::arg("api_version") = py::make_tuple(major, minor), py::arg("device_kinds") = kinds);
-}
-
-py::list known_plugins() {
-  size_t count;
-  const pj_known_plugin *plugins = pj_known_plugins(&count);
-  py::list result;
-  for (size_t i = 0; i < count; ++i)
-    result.append(py::dict(py::arg("name") = plugins[i].name, py::arg("package") = plugins[i].package,
-                           py::arg("file") = plugins[i].file, py::arg("platform") = plugins[i].platform));
-  return result;
 }
 
 // (bytes, shape, dtype) of every value in the device's memory.
@@ -212,9 +203,9 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Program>(m, "Program")
       .def(py::init<const std::string &, py::function, size_t>())
       .def("run", &Program::run);
-  m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"), py::arg("cache_limit"),
-        py::arg("worker"), py::arg("workers"), py::arg("compile_timeout_ms"), py::arg("worker_memory"),
-        py::arg("queue_length"), py::arg("adaptive"));
+  m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"),
+        py::arg("shared_cache_directory"), py::arg("cache_limit"), py::arg("worker"), py::arg("workers"),
+        py::arg("compile_timeout_ms"), py::arg("worker_memory"), py::arg("queue_length"), py::arg("adaptive"));
   m.def("init", [] { runtime(); });
   m.def("is_started", [] { return runtime_if_started() != nullptr; });
   m.def("in_bad_fork", in_bad_fork);
@@ -226,7 +217,10 @@ PYBIND11_MODULE(_C, m) {
   m.def("cut", [](int index) { check(pj_device_synchronize(device_at(static_cast<c10::DeviceIndex>(index)), false)); });
   m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(index)); });
   m.def("plugin_info", plugin_info);
-  m.def("known_plugins", known_plugins);
+  m.def("own_process_reason", [] {
+    const char *reason = pj_runtime_own_process_reason(runtime());
+    return std::string(reason ? reason : "");
+  });
   m.def("live_values", live_values);
   m.def("host_memory_stats", host_memory_stats);
   m.def("reset_peak_host_memory_stats", [] { pinned_allocator()->reset_peak_stats(); });
@@ -250,6 +244,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("counters", counters);
   m.def("reset_counters", [] { pj_runtime_reset_counters(runtime()); });
   m.def("explain", explain);
+  m.def("tell", [](uint32_t kinds) { pj_trace_tell(runtime(), kinds); });
+  py::list kinds(static_cast<size_t>(PJ_SPAN_KINDS));
+#define KIND(name) kinds[PJ_SPAN_##name] = #name;
+  KIND(EXECUTE) KIND(COMPILE) KIND(LOAD) KIND(TO_DEVICE) KIND(TO_HOST) KIND(REFUSED) KIND(CUT) KIND(FALLBACK)
+#undef KIND
+  m.attr("SPAN_KINDS") = kinds;
   m.def("fallbacks", fallback_counts);
   m.def("reset_fallbacks", reset_fallback_counts);
   m.def("set_fallback", set_fallback);

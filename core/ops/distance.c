@@ -64,6 +64,34 @@ static void return_distances(pj_lowering *l, hlo_value a, hlo_value b, double p)
   pj_return(l, 0, pj_vector_norm(l->h, d, p, &last));
 }
 
+// |a|^2 - 2 a b + |b|^2 of all pairs of rows: one matrix product, where the differences would be `columns` times larger.
+static void return_euclidean(pj_lowering *l, hlo_value a, hlo_value b) {
+  hlo *h = l->h;
+  pj_type type = pj_result_type(l, 0);
+  int rank = type.rank, batch[PJ_MAX_RANK];
+  int64_t dims[PJ_MAX_RANK];
+  memcpy(dims, type.dims, sizeof dims);
+  dims[rank - 1] = a.dims[a.rank - 1];
+  a = hlo_broadcast_to(h, a, rank, dims);
+  dims[rank - 2] = type.dims[rank - 1];
+  b = hlo_broadcast_to(h, b, rank, dims);
+  for (int d = 0; d < rank - 2; ++d) batch[d] = d;
+  int last = rank - 1;
+  hlo_value product = hlo_dot_general(h, a, b, batch, batch, rank - 2, &last, &last, 1, a.dtype);
+  hlo_value aa = hlo_keep(h, hlo_reduce_sum(h, hlo_mul(h, a, a), last), last);
+  hlo_value bb = hlo_keep(h, hlo_reduce_sum(h, hlo_mul(h, b, b), last), last - 1);
+  hlo_value square = hlo_sub(h, hlo_add(h, hlo_broadcast_like(h, aa, product), hlo_broadcast_like(h, bb, product)),
+                             hlo_mul(h, hlo_constant(h, a.dtype, 2), product));
+  pj_return(l, 0, hlo_sqrt(h, hlo_max(h, square, hlo_full(h, a.dtype, rank, type.dims, 0))));
+}
+
+// PyTorch's rule: modes 0 (above 25 rows), 1 (always) and 2 (never) of a matrix product for p = 2.
+static bool is_by_product(pj_lowering *l, hlo_value a, hlo_value b) {
+  int64_t mode = pj_present(l, 3) ? pj_int(l, 3) : 0;
+  bool many = a.dims[a.rank - 2] > 25 || b.dims[b.rank - 2] > 25;
+  return pj_float(l, 2) == 2 && (mode == 1 || (mode == 0 && many));
+}
+
 // aten::_cdist_forward(x1, x2, p, compute_mode): p-norms of the differences of all pairs of rows
 static void lower_cdist(pj_lowering *l) {
   hlo_value a = pj_wide(l, 0), b = pj_wide(l, 1);
@@ -75,13 +103,14 @@ static void lower_cdist(pj_lowering *l) {
     pj_return(l, 0, hlo_full(l->h, a.dtype, type.rank, type.dims, 0));
     return;
   }
-  return_distances(l, a, b, pj_float(l, 2));
+  if (is_by_product(l, a, b)) return_euclidean(l, a, b);
+  else return_distances(l, a, b, pj_float(l, 2));
 }
 
 // aten::_euclidean_dist(x1, x2)
 static void lower_euclidean_dist(pj_lowering *l) {
   hlo_value a = pj_wide(l, 0), b = pj_wide(l, 1);
-  if (require_rows(l, a, b)) return_distances(l, a, b, 2);
+  if (require_rows(l, a, b)) return_euclidean(l, a, b);
 }
 
 // d distance / d difference, times grad: what PyTorch defines it to be where it is not smooth (0 for equal rows).

@@ -175,20 +175,36 @@ static bool read_classes(pj_lowering *l, int self, int64_t ignore_index, pj_dtyp
 }
 
 // Of a value per class and place, the one at each sample's class.
-static hlo_value at_class(hlo *h, const classes *c, hlo_value x) {
-  return hlo_reduce_sum(h, hlo_select(h, c->is_class, x, K(x, 0)), c->dim);
+static hlo_value at_class(pj_lowering *l, const classes *c) {
+  hlo *h = l->h;
+  if (!hlo_size(c->target) || !c->x.dims[c->dim]) return hlo_full(h, c->x.dtype, c->target.rank, c->target.dims, 0);
+  hlo_value index = hlo_keep(h, c->target, c->dim);
+  return hlo_reshape(h, pj_take_along(l, c->x, index, c->dim), c->target.rank, c->target.dims);
 }
 
-// A weight per class (an optional 1-d tensor argument), laid along the classes' dimension of x.
-static hlo_value class_weight(pj_lowering *l, int argument, const classes *c) {
+// An optional 1-d tensor argument: a weight per class. Ones when it is absent.
+static hlo_value weights(pj_lowering *l, int argument, const classes *c) {
   hlo *h = l->h;
-  if (!pj_present(l, argument)) return K(c->x, 1);
+  int64_t count = c->x.dims[c->dim];
+  if (!pj_present(l, argument)) return hlo_full(h, c->x.dtype, 1, &count, 1);
   hlo_value weight = hlo_flatten(h, pj_as(l, argument, c->x.dtype));
-  if (!pj_require(l, hlo_failed(h) || weight.dims[0] == c->x.dims[c->dim], PJ_INVALID_ARGUMENT,
-                  "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
-                  "shape: [%lld]", (long long)c->x.dims[c->dim], (long long)weight.dims[0]))
-    return weight;
-  return hlo_broadcast_in_dim(h, weight, c->x.rank, c->x.dims, &c->dim);
+  pj_require(l, hlo_failed(h) || weight.dims[0] == count, PJ_INVALID_ARGUMENT,
+             "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: "
+             "[%lld]", (long long)count, (long long)weight.dims[0]);
+  return weight;
+}
+
+// The weights, laid along the classes' dimension of x.
+static hlo_value class_weight(pj_lowering *l, int argument, const classes *c) {
+  return hlo_broadcast_in_dim(l->h, weights(l, argument, c), c->x.rank, c->x.dims, &c->dim);
+}
+
+// The weight of each sample's class.
+static hlo_value weight_at_class(pj_lowering *l, int argument, const classes *c) {
+  hlo_value w = weights(l, argument, c);
+  if (!pj_present(l, argument) || hlo_failed(l->h) || !hlo_size(c->target) || !hlo_size(w))
+    return hlo_full(l->h, w.dtype, c->target.rank, c->target.dims, 1);
+  return hlo_take(l->h, w, c->target, 0);
 }
 
 // aten::nll_loss_forward(self, target, weight, reduction, ignore_index): -w[t] x[t], and the sum of the w[t]
@@ -196,14 +212,13 @@ static void lower_nll(pj_lowering *l) {
   hlo *h = l->h;
   classes c;
   if (!read_classes(l, 0, pj_int(l, 4), pj_result_math(l, 0), &c)) return;
-  hlo_value weight = class_weight(l, 2, &c), zero = K(c.x, 0);
-  hlo_value loss = hlo_select(h, c.ignored, zero, hlo_neg(h, at_class(h, &c, hlo_mul(h, c.x, weight))));
+  hlo_value weight = weight_at_class(l, 2, &c), zero = K(c.x, 0);
+  hlo_value loss = hlo_select(h, c.ignored, zero, hlo_neg(h, hlo_mul(h, at_class(l, &c), weight)));
   if (pj_int(l, 3) == REDUCE_NONE) {
     pj_return(l, 0, loss);
     return pj_return(l, 1, zero);
   }
-  hlo_value used = hlo_broadcast_like(h, weight, c.x);
-  hlo_value total = hlo_reduce_all(h, HLO_ADD, hlo_select(h, c.ignored, zero, at_class(h, &c, used)));
+  hlo_value total = hlo_reduce_all(h, HLO_ADD, hlo_select(h, c.ignored, zero, weight));
   hlo_value sum = hlo_reduce_all(h, HLO_ADD, loss);
   pj_return(l, 0, pj_int(l, 3) == REDUCE_MEAN ? hlo_div(h, sum, total) : sum);
   pj_return(l, 1, total);
@@ -228,11 +243,11 @@ static void lower_nll_backward(pj_lowering *l) {
 // dimension, in *out_scale.
 static void margins(pj_lowering *l, const classes *c, int margin, int weight, hlo_value *out_z, hlo_value *out_scale) {
   hlo *h = l->h;
-  hlo_value target_score = hlo_keep(h, at_class(h, c, c->x), c->dim);
+  hlo_value target_score = hlo_keep(h, at_class(l, c), c->dim);
   hlo_value z = hlo_add(h, hlo_sub(h, pj_number(l, margin, c->x.dtype), target_score), c->x);
   *out_z = hlo_select(h, c->is_class, K(z, 0), pj_relu(h, z));
-  hlo_value used = hlo_broadcast_like(h, class_weight(l, weight, c), c->x);
-  *out_scale = hlo_keep(h, hlo_div(h, at_class(h, c, used), K(z, (double)c->x.dims[c->dim])), c->dim);
+  hlo_value used = weight_at_class(l, weight, c);
+  *out_scale = hlo_keep(h, hlo_div(h, used, K(z, (double)c->x.dims[c->dim])), c->dim);
 }
 
 static bool margin_power(pj_lowering *l, int argument, double *out_p) {

@@ -67,7 +67,7 @@ pj_status pj_buffer_type(pj_client *client, pj_buffer *buffer, pj_dtype *out_dty
   return NULL;
 }
 
-static pj_status ready_event(pj_client *client, pj_buffer *buffer, pj_event **out_event) {
+pj_status pj_buffer_ready_event(pj_client *client, pj_buffer *buffer, pj_event **out_event) {
   PJRT_STRUCT(PJRT_Buffer_ReadyEvent_Args, args, .buffer = buffer);
   pj_status status = PJRT_CALL(client->plugin, Buffer_ReadyEvent, &args);
   *out_event = args.event;
@@ -76,7 +76,7 @@ static pj_status ready_event(pj_client *client, pj_buffer *buffer, pj_event **ou
 
 pj_status pj_buffer_wait(pj_client *client, pj_buffer *buffer) {
   pj_event *event;
-  PJ_TRY(ready_event(client, buffer, &event));
+  PJ_TRY(pj_buffer_ready_event(client, buffer, &event));
   pj_status status = pj_event_wait(client, event);
   pj_event_destroy(client, event);
   return status;
@@ -84,7 +84,7 @@ pj_status pj_buffer_wait(pj_client *client, pj_buffer *buffer) {
 
 pj_status pj_buffer_wait_unless(pj_client *client, pj_buffer *buffer, bool (*cancelled)(void)) {
   pj_event *event;
-  PJ_TRY(ready_event(client, buffer, &event));
+  PJ_TRY(pj_buffer_ready_event(client, buffer, &event));
   pj_status status = pj_event_wait_unless(client, event, cancelled);
   pj_event_destroy(client, event);
   return status;
@@ -92,7 +92,7 @@ pj_status pj_buffer_wait_unless(pj_client *client, pj_buffer *buffer, bool (*can
 
 bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer) {
   pj_event *event;
-  pj_status status = ready_event(client, buffer, &event);
+  pj_status status = pj_buffer_ready_event(client, buffer, &event);
   pj_status_free(status);
   if (status) return true;  // nothing will change any more; waiting gives the error
   bool ready = pj_event_is_ready(client, event);

@@ -41,6 +41,7 @@ pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last
   pj_status status = NULL;
   while (region->done < region->queued_count && !status) {
     pj_region *one = pj_region_create(device);
+    one->why = region->why;
     pj_region_take_op(one, region, region->done, last);
     status = pj_region_run(device, one);
     if (!status) {
@@ -107,7 +108,7 @@ static void finish(job *j, pj_status status) {
   pthread_cond_broadcast(&device->idle);
   pthread_mutex_unlock(&device->lock);
   if (status && pj_status_code(status) != PJ_CANCELLED)
-    pj_runtime_explained(device->runtime, j->lowered.what, j->lowered.line, "not compiled", 0, false, -1);
+    pj_program_refused(device->runtime, &j->lowered);
   pj_status_free(status);
   job_free(j);
 }

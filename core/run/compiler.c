@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "pj/cache.h"
 #include "run/disk_cache.h"
 #include "run/program_key.h"
 #include "run/worker_pool.h"
 
 _Static_assert((int)PJ_KEY_SIZE == (int)PJ_DISK_KEY_SIZE, "a program's key is the cache's key");
 
-static const uint64_t DEFAULT_CACHE_LIMIT = (uint64_t)4 << 30;
 enum { DEFAULT_WORKER_COUNT = 2, DEFAULT_TIMEOUT_MS = 600000 };
 
 // A program that killed or outran a worker.
@@ -27,6 +27,7 @@ struct pj_compiler {
   int timeout_ms;
   pid_t owner;             // the process whose workers these are
   pj_disk_cache *cache;    // NULL: none
+  pj_disk_cache *shared;   // only read; NULL: none
   uint8_t environment[PJ_KEY_SIZE];
   pj_worker_pool *pool;    // NULL: none asked for
   pthread_mutex_t mutex;   // guards what follows
@@ -46,10 +47,11 @@ static double now_ms(void) {
 
 // ---- making ---------------------------------------------------------------------------------------------------------
 
-// The plugin file's digest, from the cache when the file has not changed since it was read.
+// The plugin file's digest, from the cache (NULL: none) when the file has not changed since it was read.
 static pj_status plugin_digest(pj_plugin *plugin, pj_disk_cache *cache, uint8_t out_digest[32]) {
   uint8_t key[PJ_KEY_SIZE], *bytes;
   size_t size;
+  if (!cache) return pj_plugin_digest(plugin, out_digest);
   PJ_TRY(pj_plugin_file_key(plugin, key));
   if (pj_disk_cache_load(cache, key, &bytes, &size)) {
     bool whole = size == 32;
@@ -62,13 +64,28 @@ static pj_status plugin_digest(pj_plugin *plugin, pj_disk_cache *cache, uint8_t 
   return NULL;
 }
 
-static pj_status open_cache(pj_compiler *compiler, const pj_compiler_options *options) {
-  uint64_t limit = options->cache_limit_bytes ? options->cache_limit_bytes : DEFAULT_CACHE_LIMIT;
+// Says why a cache is not used. Frees the status.
+static void go_on_without(pj_status status) {
+  if (status) pj_log(PJ_LOG_WARNING, "%s; going on without it", pj_status_text(status));
+  pj_status_free(status);
+}
+
+static void open_caches(pj_compiler *compiler, const pj_compiler_options *options) {
+  const char *own = options->cache_directory, *shared = options->shared_cache_directory;
+  uint64_t limit = options->cache_limit_bytes ? options->cache_limit_bytes : pj_cache_default_limit();
+  if (own && *own) go_on_without(pj_disk_cache_open(own, limit, &compiler->cache));
+  if (shared && *shared) go_on_without(pj_disk_cache_open_shared(shared, &compiler->shared));
+  if (!compiler->cache && !compiler->shared) return;
   uint8_t digest[32];
-  PJ_TRY(pj_disk_cache_open(options->cache_directory, limit, &compiler->cache));
-  PJ_TRY(plugin_digest(pj_client_plugin(compiler->client), compiler->cache, digest));
-  pj_environment_key(compiler->client, digest, compiler->environment);
-  return NULL;
+  pj_status status = plugin_digest(pj_client_plugin(compiler->client), compiler->cache, digest);
+  if (!status) {
+    pj_environment_key(compiler->client, digest, compiler->environment);
+    return;
+  }
+  go_on_without(status);
+  pj_disk_cache_close(compiler->cache);
+  pj_disk_cache_close(compiler->shared);
+  compiler->cache = compiler->shared = NULL;
 }
 
 static pj_status make_pool(pj_compiler *compiler, const pj_compiler_options *options) {
@@ -105,12 +122,7 @@ pj_status pj_compiler_create(pj_client *client, const pj_compiler_options *optio
     pj_compiler_destroy(compiler);
     return status;
   }
-  if (options->cache_directory && *options->cache_directory && (status = open_cache(compiler, options))) {
-    pj_log(PJ_LOG_WARNING, "%s; going on without it", pj_status_text(status));
-    pj_status_free(status);
-    pj_disk_cache_close(compiler->cache);
-    compiler->cache = NULL;
-  }
+  open_caches(compiler, options);
   *out_compiler = compiler;
   return NULL;
 }
@@ -120,6 +132,7 @@ void pj_compiler_destroy(pj_compiler *compiler) {
   if (compiler->owner != getpid()) pj_compiler_after_fork(compiler);
   pj_worker_pool_destroy(compiler->pool);
   pj_disk_cache_close(compiler->cache);
+  pj_disk_cache_close(compiler->shared);
   pthread_mutex_destroy(&compiler->mutex);
   for (size_t i = 0; i < compiler->bad_count; ++i) pj_status_free(compiler->bad[i].status);
   free(compiler->bad);
@@ -173,14 +186,14 @@ static void use_own_process(pj_compiler *compiler, pj_log_level level, bool fore
   pj_status_free(why);
 }
 
-static pj_disk_cache *usable_cache(pj_compiler *compiler) {
+static bool loads_foreign(pj_compiler *compiler) {
   pthread_mutex_lock(&compiler->mutex);
-  pj_disk_cache *cache = compiler->foreign_refused ? NULL : compiler->cache;
+  bool loads = !compiler->foreign_refused;
   pthread_mutex_unlock(&compiler->mutex);
-  return cache;
+  return loads;
 }
 
-// ---- the three ways -------------------------------------------------------------------------------------------------
+// ---- the ways -------------------------------------------------------------------------------------------------------
 
 typedef struct request {
   pj_compiler *compiler;
@@ -199,11 +212,10 @@ static pj_status load(const request *r, const uint8_t *bytes, size_t size, pj_ex
 }
 
 // Each way sets `*out_executable` or leaves it NULL with no error, which means: the next way.
-static pj_status from_disk(request *r, pj_executable **out_executable) {
-  pj_disk_cache *cache = usable_cache(r->compiler);
+static pj_status from(pj_disk_cache *cache, request *r, pj_executable **out_executable) {
   uint8_t *bytes;
   size_t size;
-  if (!cache || !pj_disk_cache_load(cache, r->on_disk, &bytes, &size)) return NULL;
+  if (!cache || !loads_foreign(r->compiler) || !pj_disk_cache_load(cache, r->on_disk, &bytes, &size)) return NULL;
   pj_status status = load(r, bytes, size, out_executable);
   free(bytes);
   if (status) {
@@ -215,6 +227,19 @@ static pj_status from_disk(request *r, pj_executable **out_executable) {
   }
   r->report.by = PJ_LOADED_FROM_DISK;
   return NULL;
+}
+
+static pj_status from_disk(request *r, pj_executable **out_executable) {
+  return from(r->compiler->cache, r, out_executable);
+}
+
+static pj_status from_shared(request *r, pj_executable **out_executable) {
+  return from(r->compiler->shared, r, out_executable);
+}
+
+static void keep(request *r, const uint8_t *bytes, size_t size) {
+  pj_disk_cache *cache = r->compiler->cache;
+  if (cache && loads_foreign(r->compiler)) pj_disk_cache_store(cache, r->on_disk, bytes, size);
 }
 
 static pj_status from_worker(request *r, pj_executable **out_executable) {
@@ -243,8 +268,7 @@ static pj_status from_worker(request *r, pj_executable **out_executable) {
     return NULL;
   }
   r->report.by = PJ_COMPILED_BY_WORKER;
-  pj_disk_cache *cache = usable_cache(compiler);
-  if (cache) pj_disk_cache_store(cache, r->on_disk, bytes, size);
+  keep(r, bytes, size);
   free(bytes);
   return NULL;
 }
@@ -253,8 +277,7 @@ static pj_status in_process(request *r, pj_executable **out_executable) {
   pj_compiler *compiler = r->compiler;
   PJ_TRY(pj_compile(compiler->client, r->code, r->code_size, r->options, r->options_size, out_executable));
   r->report.by = PJ_COMPILED_IN_PROCESS;
-  pj_disk_cache *cache = usable_cache(compiler);
-  if (!cache) return NULL;
+  if (!compiler->cache || !loads_foreign(compiler)) return NULL;
   uint8_t *bytes;
   size_t size;
   pj_status status = pj_executable_serialize(*out_executable, &bytes, &size);
@@ -263,7 +286,7 @@ static pj_status in_process(request *r, pj_executable **out_executable) {
     use_own_process(compiler, PJ_LOG_INFO, true, status);
     return NULL;
   }
-  pj_disk_cache_store(cache, r->on_disk, bytes, size);
+  keep(r, bytes, size);
   free(bytes);
   return NULL;
 }
@@ -271,7 +294,7 @@ static pj_status in_process(request *r, pj_executable **out_executable) {
 pj_status pj_compiler_get(pj_compiler *compiler, const char *code, size_t code_size, const uint8_t *options,
                           size_t options_size, bool (*cancelled)(void *), void *context, pj_executable **out_executable,
                           pj_compile_report *out_report) {
-  static pj_status (*const WAYS[])(request *, pj_executable **) = {from_disk, from_worker, in_process};
+  static pj_status (*const WAYS[])(request *, pj_executable **) = {from_disk, from_shared, from_worker, in_process};
   if (compiler->owner != getpid())
     return pj_error(PJ_FAILED_PRECONDITION, "the compiler is process %d's; call pj_compiler_after_fork in this one",
                     (int)compiler->owner);

@@ -11,6 +11,7 @@ typedef struct pj_compiler pj_compiler;
 
 typedef struct pj_compiler_options {
   const char *cache_directory;   // NULL or "": no disk cache
+  const char *shared_cache_directory;  // for programs that the cache does not hold; only read. NULL or "": none
   uint64_t cache_limit_bytes;    // oldest entries go when the directory exceeds it; 0 = 4 GiB
   const char *worker_path;       // the program pj-worker; NULL or "": compile in the own process
   int worker_count;              // at most this many at once, started on first need; 0 = 2

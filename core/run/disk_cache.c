@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/sha256.h"
+#include "pj/cache.h"
 
 enum {
   FORMAT_VERSION = 1,
@@ -41,6 +42,7 @@ typedef enum trouble { DAMAGED, CANNOT_READ, CANNOT_WRITE, CANNOT_SCAN } trouble
 struct pj_disk_cache {
   char *path;  // for sentences only: all work goes through `directory`
   int directory;
+  bool shared;  // read only, and root may be the owner
   uint64_t limit;
   atomic_uint told;  // bit per trouble that has been logged
   pthread_mutex_t mutex;
@@ -54,6 +56,8 @@ static void tell_once(pj_disk_cache *cache, trouble kind, const char *what) {
   pj_log(PJ_LOG_WARNING, "compile cache %s: %s", cache->path, what);
 }
 
+static pj_status out_of_memory(void) { return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory"); }
+
 static pj_status system_error(const char *path, const char *what) {
   pj_code code = errno == EACCES || errno == EPERM || errno == EROFS ? PJ_PERMISSION_DENIED
                  : errno == ENOENT || errno == ENOTDIR               ? PJ_NOT_FOUND
@@ -62,19 +66,25 @@ static pj_status system_error(const char *path, const char *what) {
   return pj_error(code, "compile cache %s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static pj_status make_directories(char *path) {
-  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+static pj_status make_directories(const char *directory) {
+  char *path = strdup(directory);
+  if (!path) return out_of_memory();
+  pj_status status = NULL;
+  for (char *slash = strchr(path + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
-    int failed = mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES;
-    pj_status status = failed ? system_error(path, "make the directory") : NULL;
+    if (mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES)
+      status = system_error(path, "make the directory");
     *slash = '/';
-    if (status) return status;
   }
-  if (mkdir(path, 0700) && errno != EEXIST) return system_error(path, "make the directory");
-  return NULL;
+  if (!status && mkdir(path, 0700) && errno != EEXIST) status = system_error(path, "make the directory");
+  free(path);
+  return status;
 }
 
-static pj_status open_directory(const char *path, int *out_directory) {
+// Whose files may run as our code.
+static bool is_trusted(uid_t owner, bool shared) { return owner == geteuid() || (shared && owner == 0); }
+
+static pj_status open_directory(const char *path, bool shared, int *out_directory) {
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory < 0) {
     struct stat info;
@@ -86,14 +96,15 @@ static pj_status open_directory(const char *path, int *out_directory) {
   pj_status status = NULL;
   if (fstat(directory, &info))
     status = system_error(path, "look at the directory");
-  else if (info.st_uid != geteuid())
+  else if (!is_trusted(info.st_uid, shared))
     status = pj_error(PJ_PERMISSION_DENIED,
-                      "compile cache %s belongs to user %u, not to user %u: its files would run as code; name another",
-                      path, (unsigned)info.st_uid, (unsigned)geteuid());
+                      "compile cache %s belongs to user %u, not to user %u%s: its files would run as code; "
+                      "name another",
+                      path, (unsigned)info.st_uid, (unsigned)geteuid(), shared ? " or root" : "");
   else if (info.st_mode & (S_IWGRP | S_IWOTH))
     status = pj_error(PJ_PERMISSION_DENIED,
-                      "compile cache %s is writable by others (mode %03o): its files would run as code; chmod 700 it",
-                      path, (unsigned)(info.st_mode & 0777));
+                      "compile cache %s is writable by others (mode %03o): its files would run as code; chmod %s it",
+                      path, (unsigned)(info.st_mode & 0777), shared ? "go-w" : "700");
   if (status) {
     close(directory);
     return status;
@@ -102,28 +113,37 @@ static pj_status open_directory(const char *path, int *out_directory) {
   return NULL;
 }
 
-pj_status pj_disk_cache_open(const char *directory, uint64_t limit_bytes, pj_disk_cache **out_cache) {
+static pj_status cache_open(const char *directory, bool shared, uint64_t limit_bytes, pj_disk_cache **out_cache) {
   pj_disk_cache *cache = calloc(1, sizeof *cache);
   char *path = strdup(directory);
   if (!cache || !path) {
     free(cache);
     free(path);
-    return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+    return out_of_memory();
   }
   // "link/" would follow the link.
   for (size_t size = strlen(path); size > 1 && path[size - 1] == '/'; --size) path[size - 1] = '\0';
-  pj_status status = make_directories(path);
-  if (!status) status = open_directory(path, &cache->directory);
+  pj_status status = open_directory(path, shared, &cache->directory);
   if (status) {
     free(path);
     free(cache);
     return status;
   }
   cache->path = path;
+  cache->shared = shared;
   cache->limit = limit_bytes;
   pthread_mutex_init(&cache->mutex, NULL);
   *out_cache = cache;
   return NULL;
+}
+
+pj_status pj_disk_cache_open(const char *directory, uint64_t limit_bytes, pj_disk_cache **out_cache) {
+  PJ_TRY(make_directories(directory));
+  return cache_open(directory, false, limit_bytes, out_cache);
+}
+
+pj_status pj_disk_cache_open_shared(const char *directory, pj_disk_cache **out_cache) {
+  return cache_open(directory, true, UINT64_MAX, out_cache);
 }
 
 void pj_disk_cache_close(pj_disk_cache *cache) {
@@ -176,12 +196,13 @@ static bool write_all(int file, const void *bytes, size_t size) {
 }
 
 // Reads an open entry file; on failure returns what is wrong with it.
-static const char *read_entry(int file, uint64_t limit, const uint8_t key[PJ_DISK_KEY_SIZE], uint8_t **out_bytes,
-                              size_t *out_size) {
+static const char *read_entry(const pj_disk_cache *cache, int file, const uint8_t key[PJ_DISK_KEY_SIZE],
+                              uint8_t **out_bytes, size_t *out_size) {
   struct stat info;
   if (fstat(file, &info) || !S_ISREG(info.st_mode)) return "is no file";
-  if (info.st_uid != geteuid()) return "belongs to another user";
-  if ((uint64_t)info.st_size > limit) return "is larger than the whole cache may be";
+  if (!is_trusted(info.st_uid, cache->shared)) return "belongs to another user";
+  if (info.st_mode & (S_IWGRP | S_IWOTH)) return "is writable by others";
+  if ((uint64_t)info.st_size > cache->limit) return "is larger than the whole cache may be";
   size_t size = (size_t)info.st_size;
   uint8_t *bytes = malloc(size ? size : 1);
   if (!bytes) return "does not fit in memory";
@@ -211,9 +232,10 @@ bool pj_disk_cache_load(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE
     return false;
   }
   const char *wrong =
-      file < 0 ? "is a symbolic link" : read_entry(file, cache->limit, key, out_bytes, out_size);
+      file < 0 ? "is a symbolic link" : read_entry(cache, file, key, out_bytes, out_size);
   if (file >= 0) {
-    if (!wrong) futimens(file, NULL);  // used now; where this is not permitted, the age is that of the write
+    // Used now; where this is not permitted, the age is that of the write.
+    if (!wrong && !cache->shared) futimens(file, NULL);
     close(file);
   }
   if (wrong) pj_disk_cache_drop(cache, key, wrong);
@@ -223,8 +245,8 @@ bool pj_disk_cache_load(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE
 void pj_disk_cache_drop(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], const char *reason) {
   char name[NAME_SIZE], sentence[512];
   entry_name(key, name);
-  unlinkat(cache->directory, name, 0);
-  snprintf(sentence, sizeof sentence, "entry %s %s; it was removed", name, reason);
+  if (!cache->shared) unlinkat(cache->directory, name, 0);
+  snprintf(sentence, sizeof sentence, "entry %s %s; it was %s", name, reason, cache->shared ? "left out" : "removed");
   tell_once(cache, DAMAGED, sentence);
 }
 
@@ -242,59 +264,67 @@ static int by_age(const void *left, const void *right) {
   return a->tv_nsec < b->tv_nsec ? -1 : a->tv_nsec > b->tv_nsec;
 }
 
-// Lists the entries and removes what processes left that died while writing.
-static bool scan(pj_disk_cache *cache, entry_info **out_entries, size_t *out_count) {
+typedef struct entry_list {
+  entry_info *items;
+  size_t count, room;
+} entry_list;
+
+static bool is_entry_name(const char *name) {
+  return strlen(name) == NAME_SIZE - 1 && strspn(name, "0123456789abcdef") == NAME_SIZE - 1;
+}
+
+// Calls `visit` for each regular file; false where the directory cannot be read.
+static bool walk(const pj_disk_cache *cache,
+                 void (*visit)(const pj_disk_cache *, const char *name, const struct stat *, void *), void *context) {
   int copy = openat(cache->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *stream = copy < 0 ? NULL : fdopendir(copy);
   if (!stream) {
     if (copy >= 0) close(copy);
     return false;
   }
-  entry_info *entries = NULL;
-  size_t count = 0, room = 0;
-  time_t now = time(NULL);
   for (struct dirent *found; (found = readdir(stream));) {
     struct stat info;
     if (fstatat(cache->directory, found->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) continue;
-    if (!strncmp(found->d_name, TEMPORARY, sizeof TEMPORARY - 1)) {
-      if (now - info.st_mtime > STALE_SECONDS) unlinkat(cache->directory, found->d_name, 0);
-      continue;
-    }
-    if (strlen(found->d_name) != NAME_SIZE - 1) continue;
-    if (count == room) {
-      size_t larger = room ? 2 * room : 64;
-      entry_info *moved = realloc(entries, larger * sizeof *entries);
-      if (!moved) break;
-      entries = moved;
-      room = larger;
-    }
-    entry_info *entry = &entries[count++];
-    memcpy(entry->name, found->d_name, NAME_SIZE);
-    entry->size = (uint64_t)info.st_size;
-    entry->used = info.st_mtim;
+    visit(cache, found->d_name, &info, context);
   }
   closedir(stream);
-  *out_entries = entries;
-  *out_count = count;
   return true;
+}
+
+// Lists an entry, or removes what a process left that died while writing.
+static void list(const pj_disk_cache *cache, const char *name, const struct stat *info, void *context) {
+  entry_list *entries = context;
+  if (!strncmp(name, TEMPORARY, sizeof TEMPORARY - 1) && time(NULL) - info->st_mtime > STALE_SECONDS)
+    unlinkat(cache->directory, name, 0);
+  if (!is_entry_name(name)) return;
+  if (entries->count == entries->room) {
+    size_t larger = entries->room ? 2 * entries->room : 64;
+    entry_info *moved = realloc(entries->items, larger * sizeof *moved);
+    if (!moved) return;
+    entries->items = moved;
+    entries->room = larger;
+  }
+  entry_info *entry = &entries->items[entries->count++];
+  memcpy(entry->name, name, NAME_SIZE);
+  entry->size = (uint64_t)info->st_size;
+  entry->used = info->st_mtim;
 }
 
 // Counts the directory afresh and, where it exceeds the limit, removes the entries used longest ago down to 7/8 of it.
 static void trim(pj_disk_cache *cache) {
-  entry_info *entries;
-  size_t count;
-  if (!scan(cache, &entries, &count)) {
+  entry_list entries = {0};
+  if (!walk(cache, list, &entries)) {
     tell_once(cache, CANNOT_SCAN, "its size cannot be found out, so no entry is removed");
     return;
   }
   uint64_t used = 0;
-  for (size_t i = 0; i < count; ++i) used += entries[i].size;
+  for (size_t i = 0; i < entries.count; ++i) used += entries.items[i].size;
   if (used > cache->limit) {
-    qsort(entries, count, sizeof *entries, by_age);
-    for (size_t i = 0; i < count && used > cache->limit - cache->limit / 8; ++i)
-      if (!unlinkat(cache->directory, entries[i].name, 0) || errno == ENOENT) used -= entries[i].size;
+    qsort(entries.items, entries.count, sizeof *entries.items, by_age);
+    for (size_t i = 0; i < entries.count && used > cache->limit - cache->limit / 8; ++i)
+      if (!unlinkat(cache->directory, entries.items[i].name, 0) || errno == ENOENT) used -= entries.items[i].size;
   }
-  free(entries);
+  free(entries.items);
   cache->scanned = true;
   cache->used = used;
   cache->stored = 0;
@@ -344,4 +374,48 @@ void pj_disk_cache_store(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZ
     return;
   }
   account(cache, sizeof header + size);
+}
+
+// ---- for tools ------------------------------------------------------------------------------------------------------
+
+uint64_t pj_cache_default_limit(void) { return (uint64_t)4 << 30; }
+
+typedef struct visitor {
+  void (*visit)(const pj_cache_entry *, void *);
+  void *context;
+} visitor;
+
+static void visit_entry(const pj_disk_cache *cache, const char *name, const struct stat *info, void *context) {
+  const visitor *v = context;
+  pj_cache_entry entry = {name, (uint64_t)info->st_size, info->st_mtim.tv_sec, cache};
+  if (is_entry_name(name)) v->visit(&entry, v->context);
+}
+
+pj_status pj_cache_scan(const char *directory, void (*visit)(const pj_cache_entry *, void *), void *context) {
+  pj_disk_cache *cache;
+  PJ_TRY(cache_open(directory, false, UINT64_MAX, &cache));
+  visitor v = {visit, context};
+  pj_status status = walk(cache, visit_entry, &v) ? NULL : system_error(cache->path, "read the directory");
+  pj_disk_cache_close(cache);
+  return status;
+}
+
+const char *pj_cache_entry_check(const pj_cache_entry *entry) {
+  uint8_t key[PJ_DISK_KEY_SIZE], *bytes;
+  size_t size;
+  for (int i = 0; i < PJ_DISK_KEY_SIZE; ++i) {
+    char digits[3] = {entry->name[2 * i], entry->name[2 * i + 1]};
+    key[i] = (uint8_t)strtoul(digits, NULL, 16);
+  }
+  int file = openat(entry->in->directory, entry->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return "cannot be opened";
+  const char *wrong = read_entry(entry->in, file, key, &bytes, &size);
+  close(file);
+  if (!wrong) free(bytes);
+  return wrong;
+}
+
+pj_status pj_cache_entry_remove(const pj_cache_entry *entry) {
+  if (!unlinkat(entry->in->directory, entry->name, 0) || errno == ENOENT) return NULL;
+  return system_error(entry->in->path, "remove an entry");
 }

@@ -17,16 +17,21 @@ typedef struct pj_disk_cache pj_disk_cache;
 // or the system's (no such place, read-only file system ...).
 pj_status pj_disk_cache_open(const char *directory, uint64_t limit_bytes, pj_disk_cache **out_cache);
 
+// Opens a directory that is only read: nothing in it is stored, dropped or touched. Root may be the owner, of it and of
+// its entries. Errors: as above, and NOT_FOUND.
+pj_status pj_disk_cache_open_shared(const char *directory, pj_disk_cache **out_cache);
+
 void pj_disk_cache_close(pj_disk_cache *cache);  // NULL is allowed
 
 // Gives the entry's payload in malloc'ed memory that the caller frees; false where there is none.
 bool pj_disk_cache_load(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], uint8_t **out_bytes,
                         size_t *out_size);
 
-// Stores a payload, replacing an entry of the same key. Trouble (full disk, read-only file system) is logged once.
+// Stores a payload, replacing an entry of the same key. Trouble (full disk, read-only file system) is logged once. Not
+// for a shared cache.
 void pj_disk_cache_store(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], const uint8_t *bytes, size_t size);
 
-// Removes an entry, e.g. one that the plugin cannot load; `reason` is logged once.
+// Removes an entry, e.g. one that the plugin cannot load, unless the cache is shared; `reason` is logged once.
 void pj_disk_cache_drop(pj_disk_cache *cache, const uint8_t key[PJ_DISK_KEY_SIZE], const char *reason);
 
 // Checks the bytes of an entry file against its key and gives where its payload lies in them; on failure returns what

@@ -12,6 +12,7 @@
 #include "ops/program.h"
 #include "pj/run.h"
 #include "run/compiler.h"
+#include "run/trace.h"
 
 struct pj_op {
   pj_runtime *runtime;
@@ -71,6 +72,7 @@ typedef struct pj_queued {
   uint32_t first_output;            // into outputs
   uint32_t first_float, first_int;  // into the region's numbers
   pthread_t thread;                 // whose op it is
+  const char *line;                 // the user's source line, while spans are collected
 } pj_queued;
 
 // Refs within a region: inputs are 2 i, outputs of earlier plans 2 j + 1.
@@ -88,6 +90,7 @@ typedef struct pj_region {
   uint32_t calls;                   // ops since the last cut
   uint32_t done;                    // ops that have run, where they run one by one
   bool due;                         // complete: the thread of its last op waits to run it
+  const char *why;                  // it was cut
   bool random, checks_indices;
   // What to put back when the program cannot be had.
   struct pj_undo { pj_storage *storage; pj_value *old_value, *new_value; bool borrowed; } *undo;
@@ -96,10 +99,12 @@ typedef struct pj_region {
 
 // A compiled region.
 typedef struct pj_program {
+  const char *what;                 // its ops, in words
   pj_executable *executable;        // NULL: it could not be compiled, and its ops run one by one
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
   bool has_floats, has_ints;
+  bool is_long;                     // may still run when the call returns
   uint32_t *donated;                // inputs whose buffers results take over
   uint32_t donated_count;
   char **checks;                    // names of the ops whose indices are checked; the flags are the last result
@@ -129,6 +134,12 @@ typedef struct pj_check {
   pj_buffer *flags;
   const pj_program *program;
 } pj_check;
+
+// A run that may not be finished, though nobody may hold its results any more.
+typedef struct pj_run {
+  pj_event *end;
+  uint64_t point;
+} pj_run;
 
 // An op of `thread` failed in a run that another thread started.
 typedef struct pj_failure {
@@ -160,6 +171,8 @@ struct pj_device {
   uint64_t point;                   // runs so far
   pj_check *checks;
   uint32_t check_count, check_capacity;
+  pj_run *runs;                     // in order
+  uint32_t run_count, run_capacity;
   pj_status deferred;               // an error to be told at the next synchronization
   pj_failure *failures;             // to be told when their threads end their ops
   uint32_t failure_count, failure_capacity;
@@ -168,10 +181,7 @@ struct pj_device {
 };
 
 typedef struct pj_explained {
-  char *what, *line;
-  const char *reason;
-  double milliseconds;
-  bool from_disk;
+  pj_span compile;
   int64_t temp_bytes;
 } pj_explained;
 
@@ -179,6 +189,7 @@ struct pj_runtime {
   pj_client *client;
   pj_compiler *compiler;
   pj_hooks hooks;
+  pj_trace trace;
   atomic_int queue_length, precision, index_mode;
   atomic_bool adaptive;             // a new region of several ops runs op by op
   pj_background *background;        // compiles meanwhile; guarded by `lock`
@@ -203,6 +214,12 @@ struct pj_runtime {
         bytes_to_host, donations, fallback_calls, decompositions, queue_cuts;
   } counters;
 };
+
+// Round a wait: others may have the lock of the language meanwhile.
+static inline void *pj_block(pj_runtime *runtime) { return runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL; }
+static inline void pj_unblock(pj_runtime *runtime, void *token) {
+  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
+}
 
 static inline void pj_count(_Atomic uint64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -251,7 +268,7 @@ void pj_region_give_back(pj_device *device, pj_region *region);
 void pj_region_destroy(pj_region *region);
 void pj_region_put_key(pj_region *region, uint64_t word);
 // Appends to the queue.
-pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan);
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const char *line);
 // Appends op q of `from` to the region `one`. `last`, or NULL: of each input and output of `from` (by ref) the op that
 // uses it last: its reference then moves to `one`, and NULL is left.
 void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32_t *last);
@@ -277,6 +294,8 @@ void pj_region_look_outside(pj_region *region, pj_outside *out);
 pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const pj_outside *outside, pj_lowered *out_lowered);
 // Gives lowered->program its executable. No lock is held.
 pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*cancelled)(void *), void *context);
+// Explains that the compiler refused the program of a region. No lock is held.
+void pj_program_refused(pj_runtime *runtime, const pj_lowered *lowered);
 void pj_lowered_free(pj_lowered *lowered);
 // Takes the program out of `lowered` and keeps it under the key, unless there is one already. Returns the one that is kept;
 // NULL: no host memory. The lock is held.
@@ -304,10 +323,11 @@ pj_status pj_region_run(pj_device *device, pj_region *region);
 bool pj_is_put_back(const pj_device *device, pj_status status);
 // Gives the error to the outputs that were not computed. The lock is held.
 void pj_region_fail(pj_region *region, pj_status status);
-// Runs what is queued. The lock is held, may be given up meanwhile, and is held again on return.
-pj_status pj_device_cut(pj_device *device);
+// Runs what is queued; `why`, static, is what a trace says. The lock is held, may be given up meanwhile, and is held
+// again on return.
+pj_status pj_device_cut(pj_device *device, const char *why);
 // The same for callers that cannot say what failed: it is told at the next synchronization.
-void pj_device_cut_quietly(pj_device *device);
+void pj_device_cut_quietly(pj_device *device, const char *why);
 // The failure that awaits the calling thread, or NULL: of its op, in a run that another thread started. It is told once,
 // when the op ends; an op that ends early with an error takes it too. The lock is held.
 pj_status pj_device_take_failure(pj_device *device);
@@ -342,10 +362,16 @@ static inline pj_tensor_spec pj_dense_spec(const pj_type *type) {
 
 // Submits an op of our own, whose result types the caller knows: they are appended to the call's arguments.
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count);
+// ---- wait.c ----
+
+// A run whose first result is `result` has begun, and is waited for whoever holds its results. The lock is held.
+void pj_run_started(pj_device *device, pj_buffer *result);
+// An error that the computation itself reported becomes the value's; gives it back.
+pj_status pj_value_keep_error(pj_device *device, pj_value *value, pj_status status);
 // Reads pending index flags and tells the first error. The lock is held; with `wait` it waits for them.
 pj_status pj_device_check_indices(pj_device *device, bool wait);
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *line, const char *reason, double milliseconds,
-                          bool from_disk, int64_t temp_bytes);
+// Keeps the explanation of a program that was made or refused, and tells and collects its span. No lock may be held.
+void pj_runtime_explained(pj_runtime *runtime, const pj_span *compile, int64_t temp_bytes);
 
 #endif

@@ -7,6 +7,16 @@
 // Donating a small buffer gains nothing, and whether an input can be donated is part of a program's key.
 enum { LEAST_DONATED_BYTES = 4096 };
 
+// What XLA:CPU may run on threads of its own; other devices run everything beside the host.
+enum { LEAST_LONG_BYTES = 65536 };
+
+static bool is_long(const pj_runtime *runtime, const pj_region *region) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < region->input_count; ++i) bytes += region->inputs[i]->bytes;
+  for (uint32_t i = 0; i < region->output_count; ++i) bytes += region->outputs[i]->bytes;
+  return bytes >= LEAST_LONG_BYTES || strcmp(pj_client_platform(runtime->client), "cpu") != 0;
+}
+
 // Fills `out`, whose arrays have room, and appends what it found to the key.
 void pj_region_look_outside(pj_region *region, pj_outside *out) {
   for (uint32_t i = 0; i < region->output_count; ++i) {
@@ -67,6 +77,7 @@ static pj_status lower(pj_runtime *runtime, const pj_region *region, const pj_ou
   program->live_count = o->live_count;
   for (uint32_t i = 0; i < region->input_count; ++i)
     if (o->aliases[i] >= 0) program->donated[program->donated_count++] = i;
+  program->is_long = is_long(runtime, region);
   program->has_floats = region->float_count > 0;
   program->has_ints = region->int_count > 0;
   pj_program_spec spec = {.outputs = outputs,
@@ -98,6 +109,7 @@ pj_status pj_program_lower(pj_runtime *runtime, const pj_region *region, const p
     return status;
   }
   pj_region_text(region, out_lowered->what, sizeof out_lowered->what);
+  program->what = pj_trace_text(&runtime->trace, out_lowered->what);
   out_lowered->reason = "new region";
   if (region->queued_count == 1) {
     out_lowered->plan = (pj_plan *)region->queued[0].plan;
@@ -135,6 +147,7 @@ pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*ca
   pj_executable **executable = &lowered->program->executable;
   if (runtime->dump) fprintf(stderr, "// %s\n%s\n", lowered->what, text->text);
   pj_compile_report report = {0};
+  pj_span span = pj_trace_begin(PJ_SPAN_COMPILE, NULL);
   pj_status status = pj_compiler_get(runtime->compiler, text->text, text->size, runtime->compile_options,
                                      runtime->compile_options_size, cancelled, context, executable, &report);
   pj_count(&runtime->counters.worker_failures, (uint64_t)report.worker_failures);
@@ -145,6 +158,20 @@ pj_status pj_program_compile(pj_runtime *runtime, pj_lowered *lowered, bool (*ca
   if (lowered->plan) lowered->plan->compiled = true;
   pj_compiled_memory memory = {.temp = -1};
   pj_status_free(pj_executable_memory(*executable, &memory));
-  pj_runtime_explained(runtime, lowered->what, lowered->line, lowered->reason, report.milliseconds, from_disk, memory.temp);
+  span.end = span.begin + (int64_t)(report.milliseconds * 1e6);
+  if (from_disk) span.kind = PJ_SPAN_LOAD;
+  span.text = lowered->program->what;
+  span.line = pj_trace_text(&runtime->trace, lowered->line);
+  span.reason = lowered->reason;
+  pj_runtime_explained(runtime, &span, memory.temp);
   return NULL;
+}
+
+void pj_program_refused(pj_runtime *runtime, const pj_lowered *lowered) {
+  pj_span span = pj_trace_begin(PJ_SPAN_REFUSED, NULL);
+  span.end = span.begin;
+  span.text = lowered->program->what;
+  span.line = pj_trace_text(&runtime->trace, lowered->line);
+  span.reason = "not compiled";
+  pj_runtime_explained(runtime, &span, -1);
 }

@@ -35,7 +35,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
   bool stop = false;
   while (!stop && condition(device, context)) {
     pthread_mutex_unlock(&device->lock);
-    void *token = hooks->block_begin ? hooks->block_begin() : NULL;
+    void *token = pj_block(device->runtime);
     pthread_mutex_lock(&device->lock);
     while (!stop && condition(device, context)) {
       pj_wait_a_tick(&device->idle, &device->lock);
@@ -45,7 +45,7 @@ pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const
       pthread_mutex_lock(&device->lock);
     }
     pthread_mutex_unlock(&device->lock);
-    if (hooks->block_end) hooks->block_end(token);
+    pj_unblock(device->runtime, token);
     pthread_mutex_lock(&device->lock);
   }
   return stop ? pj_error(PJ_CANCELLED, "the wait for %s was interrupted", what) : NULL;
@@ -61,6 +61,16 @@ pj_status pj_device_wait_until_idle(pj_device *device) {
 static void forget_donated(pj_device *device, pj_region *region, const pj_program *program) {
   pj_count(&device->runtime->counters.donations, program->donated_count);
   for (uint32_t i = 0; i < program->donated_count; ++i) pj_value_free_buffer(region->inputs[program->donated[i]]);
+}
+
+static void trace_execution(pj_device *device, const pj_region *region, const pj_program *program, pj_span *span,
+                            pj_buffer *result) {
+  const char *line = region->queued[0].line;
+  span->text = program->what;
+  span->line = line ? line : "";  // NULL: queued before spans were collected
+  span->reason = region->why;
+  span->ops = region->queued_count;
+  pj_trace_end_when_ready(device, span, result);
 }
 
 static pj_status execute(pj_device *device, pj_region *region, const pj_program *program) {
@@ -93,10 +103,14 @@ static pj_status execute(pj_device *device, pj_region *region, const pj_program 
     status = pj_buffer_from_host(runtime->client, device->index, region->ints, PJ_S64, 1, &n, PJ_HOST_COPY, NULL, &own_ints);
     arguments[count++] = own_ints;
   }
+  bool collects = pj_trace_collects(&runtime->trace);
+  pj_span span = collects ? pj_trace_begin(PJ_SPAN_EXECUTE, device) : (pj_span){0};
   if (!status) status = pj_execute(program->executable, device->index, arguments, count, buffers);
   if (!status) {
     pj_count(&runtime->counters.executions, 1);
+    if (collects) trace_execution(device, region, program, &span, buffers[0]);
     if (program->donated_count) forget_donated(device, region, program);
+    if (program->is_long) pj_run_started(device, buffers[0]);
     for (uint32_t k = 0; k < program->live_count; ++k) pj_value_set_buffer(region->outputs[program->live[k]], buffers[k]);
     if (program->check_count) {
       pj_reserve(&device->checks, device->check_count, 1, &device->check_capacity, sizeof *device->checks);
@@ -146,14 +160,14 @@ static pj_status make_program(pj_device *device, pj_region *region, const pj_out
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;
   pthread_mutex_unlock(&device->lock);
-  void *token = runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL;
+  void *token = pj_block(runtime);
   pj_lowered lowered;
   pj_status status = pj_program_lower(runtime, region, outside, &lowered);
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
-  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
-  pthread_mutex_lock(&device->lock);
   bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
-  if (refused) pj_runtime_explained(runtime, lowered.what, lowered.line, "not compiled", 0, false, -1);
+  if (refused) pj_program_refused(runtime, &lowered);
+  pj_unblock(runtime, token);
+  pthread_mutex_lock(&device->lock);
   if (!status || refused) {
     *out_program = pj_program_keep(device, hash, region->key, region->key_count, &lowered);
     if (!*out_program && !status) status = pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
@@ -252,7 +266,18 @@ pj_status pj_region_run(pj_device *device, pj_region *region) {
   return status;
 }
 
-pj_status pj_device_cut(pj_device *device) {
+// No lock may be held while the hook runs.
+static void tell_cut(pj_device *device, const pj_region *region) {
+  pj_span cut = pj_trace_begin(PJ_SPAN_CUT, device);
+  cut.end = cut.begin;
+  cut.reason = region->why;
+  cut.ops = region->queued_count;
+  pthread_mutex_unlock(&device->lock);
+  device->runtime->hooks.told(&cut);
+  pthread_mutex_lock(&device->lock);
+}
+
+pj_status pj_device_cut(pj_device *device, const char *why) {
   if (runs_here(device))
     return pj_error(PJ_FAILED_PRECONDITION,
                     "tpu:%d can be neither read nor waited for here: a signal handler or finalizer of this thread runs in "
@@ -271,6 +296,8 @@ pj_status pj_device_cut(pj_device *device) {
   device->runner = pthread_self();
   ++device->point;  // also of a region that runs op by op: an event waits for all of it
   pj_count(&device->runtime->counters.queue_cuts, 1);
+  region->why = why;
+  if (pj_trace_tells(&device->runtime->trace, PJ_SPAN_CUT)) tell_cut(device, region);
   pj_status status = pj_region_run(device, region);
   if (pj_is_put_back(device, status)) {
     pj_region_put_back(device, region);
@@ -286,8 +313,8 @@ pj_status pj_device_cut(pj_device *device) {
   return status;
 }
 
-void pj_device_cut_quietly(pj_device *device) {
-  pj_status status = pj_device_cut(device);
+void pj_device_cut_quietly(pj_device *device, const char *why) {
+  pj_status status = pj_device_cut(device, why);
   if (device->deferred) pj_status_free(status);
   else device->deferred = status;
 }
@@ -306,7 +333,8 @@ static pj_status end_op(pj_device *device) {
       region->due = false;
       pthread_cond_broadcast(&device->idle);
     } else if (!status && device->region->id == id) {  // else a reader on another thread ran it
-      status = pj_device_cut(device);
+      bool strict = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) == 1;
+      status = pj_device_cut(device, strict ? "eager is strict" : "the queue is full");
     }
   }
   pj_status failure = pj_device_take_failure(device);
@@ -320,11 +348,12 @@ static pj_status end_op(pj_device *device) {
 
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
   PJ_TRY(pj_runtime_check(device->runtime));
+  const char *line = pj_trace_collects(&device->runtime->trace) ? pj_trace_line(device->runtime) : NULL;
   pthread_mutex_lock(&device->lock);
   pj_status status = pj_device_wait_while(device, is_due, NULL, ANOTHER_COMPILE);
   pj_device_drain(device);
   const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
-  if (plan) status = pj_region_append(device, call, plan);
+  if (plan) status = pj_region_append(device, call, plan, line);
   if (status) pj_status_free(pj_device_take_failure(device));
   if (plan && !status && !call->hold) status = end_op(device);
   pthread_mutex_unlock(&device->lock);

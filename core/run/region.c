@@ -82,10 +82,10 @@ static void put_numbers(pj_region *region, const double *floats, uint32_t float_
   }
 }
 
-static void put_plan(pj_region *region, const pj_plan *plan, pthread_t thread) {
+static void put_plan(pj_region *region, const pj_plan *plan, pthread_t thread, const char *line) {
   pj_reserve(&region->queued, region->queued_count, 1, &region->queued_capacity, sizeof *region->queued);
   region->queued[region->queued_count++] = (pj_queued){plan, region->ref_count, region->output_count,
-                                                      region->float_count, region->int_count, thread};
+                                                      region->float_count, region->int_count, thread, line};
   pj_region_put_key(region, plan->id);
   region->random = region->random || plan->random;
   region->checks_indices = region->checks_indices || plan->checks_indices;
@@ -99,7 +99,7 @@ static void put_output(pj_region *region, pj_value *value) {
   region->outputs[region->output_count++] = value;
 }
 
-pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan) {
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const char *line) {
   for (uint32_t i = 0; i < call->operand_count; ++i) {
     const pj_value *v = call->operands[i];
     if (v->device != device)
@@ -108,7 +108,7 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
     if (v->error) return pj_status_copy(v->error);
   }
   pj_region *region = device->region;
-  put_plan(region, plan, pthread_self());
+  put_plan(region, plan, pthread_self(), line);
   // The call keeps no reference to its operands: it would keep them from being donated.
   for (uint32_t i = 0; i < call->operand_count; ++i) put_ref(region, take_operand(region, call->operands[i]));
   call->operand_count = 0;
@@ -130,7 +130,7 @@ void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32
   const pj_queued *queued = &from->queued[q], *next = q + 1 < from->queued_count ? queued + 1 : NULL;
   const pj_plan *plan = queued->plan;
   uint32_t refs = (next ? next->first_ref : from->ref_count) - queued->first_ref;
-  put_plan(one, plan, queued->thread);
+  put_plan(one, plan, queued->thread, queued->line);
   for (uint32_t i = 0; i < refs; ++i) {
     pj_value *v = *slot_of(from, from->refs[queued->first_ref + i]);
     pj_value_retain(v);

@@ -40,10 +40,12 @@ pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_
   runtime->storages_busy = (atomic_flag)ATOMIC_FLAG_INIT;
   runtime->storages.next = runtime->storages.previous = &runtime->storages;
   pthread_mutex_init(&runtime->lock, NULL);
+  pj_trace_init(&runtime->trace);
   pj_plugin *plugin;
   pj_status status = pj_plugin_load(options->plugin_path, &plugin);
   if (!status) status = pj_client_create(plugin, options->client_options, options->client_option_count, &runtime->client);
   pj_compiler_options compiler = {.cache_directory = options->cache_directory,
+                                  .shared_cache_directory = options->shared_cache_directory,
                                   .cache_limit_bytes = options->cache_limit_bytes,
                                   .worker_path = options->worker_path,
                                   .worker_count = options->worker_count,
@@ -89,6 +91,8 @@ static void device_destroy(pj_device *device) {
   pj_region_destroy(device->spare);
   for (uint32_t i = 0; i < device->check_count; ++i) pj_buffer_destroy(device->runtime->client, device->checks[i].flags);
   free(device->checks);
+  for (uint32_t i = 0; i < device->run_count; ++i) pj_event_destroy(device->runtime->client, device->runs[i].end);
+  free(device->runs);
   pj_status_free(device->deferred);
   for (uint32_t i = 0; i < device->failure_count; ++i) pj_status_free(device->failures[i].status);
   free(device->failures);
@@ -107,14 +111,11 @@ void pj_runtime_destroy(pj_runtime *runtime) {
   if (!runtime || runtime->forked) return;  // after a fork the client is the parent's
   pj_runtime_stop_compiles(runtime);
   for (int i = 0; i < runtime->device_count; ++i) device_destroy(&runtime->devices[i]);
+  pj_trace_clear(&runtime->trace);
   free(runtime->devices);
   pj_compiler_destroy(runtime->compiler);
   pj_client_destroy(runtime->client);
   pj_map_clear(&runtime->ops, op_destroy);
-  for (size_t i = 0; i < runtime->explained_count; ++i) {
-    free(runtime->explained[i].what);
-    free(runtime->explained[i].line);
-  }
   free(runtime->explained);
   free(runtime->compile_options);
   pthread_mutex_destroy(&runtime->lock);
@@ -140,6 +141,7 @@ void pj_runtime_after_fork(pj_runtime *runtime) {
   for (pj_storage *s = runtime->storages.next; s != &runtime->storages; s = s->next) atomic_flag_clear(&s->busy);
   atomic_flag_clear(&runtime->storages_busy);
   pj_compiler_after_fork(runtime->compiler);
+  pj_trace_after_fork(&runtime->trace);
 }
 
 int pj_runtime_device_count(const pj_runtime *runtime) { return runtime->device_count; }
@@ -149,6 +151,9 @@ pj_device *pj_runtime_device(pj_runtime *runtime, int index) {
 }
 
 pj_client *pj_runtime_client(pj_runtime *runtime) { return runtime->client; }
+const char *pj_runtime_own_process_reason(pj_runtime *runtime) {
+  return pj_compiler_own_process_reason(runtime->compiler);
+}
 int pj_device_index(const pj_device *device) { return device->index; }
 pj_runtime *pj_device_runtime(const pj_device *device) { return device->runtime; }
 
@@ -159,7 +164,7 @@ bool pj_runtime_is_adaptive(const pj_runtime *runtime) { return atomic_load(&run
 void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive) {
   for (int i = 0; i < runtime->device_count && !atomic_load(&runtime->forked); ++i) {
     pthread_mutex_lock(&runtime->devices[i].lock);
-    pj_device_cut_quietly(&runtime->devices[i]);
+    pj_device_cut_quietly(&runtime->devices[i], "the eager mode changes");
     pthread_mutex_unlock(&runtime->devices[i].lock);
   }
   atomic_store(&runtime->queue_length, length > 1 ? length : 1);
@@ -230,8 +235,8 @@ void pj_runtime_reset_counters(pj_runtime *runtime) {
 void pj_runtime_count_fallback(pj_runtime *runtime) { pj_count(&runtime->counters.fallback_calls, 1); }
 void pj_runtime_count_decomposition(pj_runtime *runtime) { pj_count(&runtime->counters.decompositions, 1); }
 
-void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *line, const char *reason, double milliseconds,
-                          bool from_disk, int64_t temp_bytes) {
+void pj_runtime_explained(pj_runtime *runtime, const pj_span *compile, int64_t temp_bytes) {
+  pj_trace *trace = &runtime->trace;
   pthread_mutex_lock(&runtime->lock);
   if (runtime->explained_count < MOST_EXPLANATIONS) {
     if (runtime->explained_count == runtime->explained_capacity) {
@@ -242,12 +247,12 @@ void pj_runtime_explained(pj_runtime *runtime, const char *what, const char *lin
         runtime->explained_capacity = capacity;
       }
     }
-    if (runtime->explained_count < runtime->explained_capacity) {
-      pj_explained e = {strdup(what), strdup(line), reason, milliseconds, from_disk, temp_bytes};
-      if (e.what && e.line) runtime->explained[runtime->explained_count++] = e;
-    }
+    if (runtime->explained_count < runtime->explained_capacity)
+      runtime->explained[runtime->explained_count++] = (pj_explained){*compile, temp_bytes};
   }
   pthread_mutex_unlock(&runtime->lock);
+  if (compile->kind != PJ_SPAN_REFUSED) pj_trace_collect(trace, compile);
+  if (pj_trace_tells(trace, compile->kind)) runtime->hooks.told(compile);
 }
 
 size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, size_t capacity) {
@@ -255,8 +260,10 @@ size_t pj_runtime_explain(const pj_runtime *runtime, pj_explanation *out_items, 
   pthread_mutex_lock(&r->lock);
   size_t count = r->explained_count;
   for (size_t i = 0; i < count && i < capacity; ++i) {
-    const pj_explained *e = &r->explained[i];
-    out_items[i] = (pj_explanation){e->what, e->line, e->reason, e->milliseconds, e->from_disk, e->temp_bytes};
+    const pj_span *compile = &r->explained[i].compile;
+    out_items[i] = (pj_explanation){compile->text, compile->line, compile->reason,
+                                    (double)(compile->end - compile->begin) / 1e6, compile->kind == PJ_SPAN_LOAD,
+                                    r->explained[i].temp_bytes};
   }
   pthread_mutex_unlock(&r->lock);
   return count;

@@ -1,15 +1,11 @@
-// Between host and device, and waiting.
+// Between host and device.
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "run/internal.h"
 
 enum { MOST_NUMBER_BUFFERS = 4096 };
-
-static void *block(pj_runtime *runtime) { return runtime->hooks.block_begin ? runtime->hooks.block_begin() : NULL; }
-
-static void unblock(pj_runtime *runtime, void *token) {
-  if (runtime->hooks.block_end) runtime->hooks.block_end(token);
-}
 
 // ---- run-time numbers -----------------------------------------------------------------------------------------------
 
@@ -40,6 +36,18 @@ pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data,
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
+static void end_transfer(pj_runtime *runtime, pj_span *span, const pj_type *type, const char *line) {
+  char text[200];
+  size_t at = (size_t)snprintf(text, sizeof text, "%s[", pj_dtype_name(type->dtype));
+  for (int i = 0; i < type->rank && at < sizeof text; ++i)
+    at += (size_t)snprintf(text + at, sizeof text - at, i ? ",%" PRId64 : "%" PRId64, type->dims[i]);
+  if (at < sizeof text) snprintf(text + at, sizeof text - at, "]");
+  span->text = pj_trace_text(&runtime->trace, text);
+  span->line = line;
+  span->bytes = pj_type_bytes(type);
+  pj_trace_end(&runtime->trace, span);
+}
+
 pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype, int rank, const int64_t *dims,
                              pj_value **out_value) {
   pj_runtime *runtime = device->runtime;
@@ -47,13 +55,17 @@ pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype
   pj_type type = {.dtype = dtype, .rank = rank};
   memcpy(type.dims, dims, (size_t)rank * sizeof *dims);
   size_t bytes = pj_type_bytes(&type);
+  bool collects = pj_trace_collects(&runtime->trace);
+  const char *line = collects ? pj_trace_line(runtime) : "";
   pthread_mutex_lock(&device->lock);
   pj_device_drain(device);
   pj_status status = pj_device_reserve_memory(device, bytes);
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
   pj_buffer *buffer;
+  pj_span span = collects ? pj_trace_begin(PJ_SPAN_TO_DEVICE, device) : (pj_span){0};
   PJ_TRY(pj_buffer_from_host(runtime->client, device->index, data, dtype, rank, dims, PJ_HOST_COPY, NULL, &buffer));
+  if (collects) end_transfer(runtime, &span, &type, line);
   pj_count(&runtime->counters.bytes_to_device, bytes);
   pthread_mutex_lock(&device->lock);
   *out_value = pj_value_create_ready(device, &type, buffer);
@@ -64,7 +76,7 @@ pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype
 // Makes sure that the value's buffer exists: runs the queue if the value is in it. The lock is held.
 static pj_status compute(pj_device *device, pj_value *value) {
   pj_status status = NULL;
-  if (!value->buffer && !value->error) status = pj_device_cut(device);
+  if (!value->buffer && !value->error) status = pj_device_cut(device, "a value is read");
   if (value->error) {
     pj_status_free(status);
     pj_status_free(pj_device_take_failure(device));
@@ -72,15 +84,6 @@ static pj_status compute(pj_device *device, pj_value *value) {
   }
   PJ_TRY(status);
   return value->buffer ? NULL : pj_error(PJ_INTERNAL, "a value was read after its memory had been donated");
-}
-
-// An error that the computation itself reported becomes the value's.
-static pj_status keep_error(pj_device *device, pj_value *value, pj_status status) {
-  if (!status || pj_status_code(status) == PJ_CANCELLED) return status;
-  pthread_mutex_lock(&device->lock);
-  if (!value->error) value->error = pj_status_copy(status);
-  pthread_mutex_unlock(&device->lock);
-  return status;
 }
 
 pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
@@ -94,16 +97,20 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
   PJ_TRY(status);
   pj_count(&runtime->counters.host_reads, 1);
   pj_count(&runtime->counters.bytes_to_host, value->bytes);
+  bool collects = pj_trace_collects(&runtime->trace);
+  const char *line = collects ? pj_trace_line(runtime) : "";
   if (value->bytes) {
     // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
     bool ready = value->ready || pj_buffer_is_ready(runtime->client, value->buffer);
     bool long_wait = value->bytes > 65536 || !ready;
-    void *token = long_wait ? block(runtime) : NULL;
+    void *token = long_wait ? pj_block(runtime) : NULL;
     if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
+    pj_span span = collects ? pj_trace_begin(PJ_SPAN_TO_HOST, device) : (pj_span){0};
     if (!status) status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, data, value->bytes)
                                        : pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
-    if (long_wait) unblock(runtime, token);
-    PJ_TRY(keep_error(device, value, status));
+    if (long_wait) pj_unblock(runtime, token);
+    if (collects && !status) end_transfer(runtime, &span, value->type, line);
+    PJ_TRY(pj_value_keep_error(device, value, status));
   }
   atomic_store_explicit(&value->ready, true, memory_order_release);
   if (!checks) return NULL;
@@ -125,10 +132,10 @@ pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void *
   pj_status status = compute(device, value);
   pthread_mutex_unlock(&device->lock);
   PJ_TRY(status);
-  void *token = block(runtime);
+  void *token = pj_block(runtime);
   status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
-  unblock(runtime, token);
-  PJ_TRY(keep_error(device, value, status));
+  pj_unblock(runtime, token);
+  PJ_TRY(pj_value_keep_error(device, value, status));
   value->ready = true;
   uintptr_t address;
   PJ_TRY(pj_buffer_pointer(runtime->client, value->buffer, &address));
@@ -154,138 +161,4 @@ pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj
   *out_value = pj_value_create_ready(to, value->type, buffer);
   pthread_mutex_unlock(&to->lock);
   return NULL;
-}
-
-// ---- waiting --------------------------------------------------------------------------------------------------------
-
-static pj_status read_check(pj_runtime *runtime, const pj_check *check) {
-  bool flags[256];
-  bool *many = check->program->check_count > sizeof flags ? malloc(check->program->check_count) : NULL;
-  bool *read = many ? many : flags;
-  pj_status status = pj_buffer_to_host(runtime->client, check->flags, read, check->program->check_count);
-  for (uint32_t i = 0; i < check->program->check_count && !status; ++i)
-    if (read[i]) status = pj_error(PJ_OUT_OF_RANGE, "index out of range in %s", check->program->checks[i]);
-  free(many);
-  return status;
-}
-
-pj_status pj_device_check_indices(pj_device *device, bool wait) {
-  pj_runtime *runtime = device->runtime;
-  pj_check *checks = device->checks;
-  uint32_t count = device->check_count;
-  pj_status error = device->deferred;
-  device->deferred = NULL;
-  device->checks = NULL;
-  device->check_count = device->check_capacity = 0;
-  pthread_mutex_unlock(&device->lock);
-  void *token = wait ? block(runtime) : NULL;
-  uint32_t left = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!wait && !pj_buffer_is_ready(runtime->client, checks[i].flags)) {
-      checks[left++] = checks[i];
-      continue;
-    }
-    pj_status status = read_check(runtime, &checks[i]);
-    pj_buffer_destroy(runtime->client, checks[i].flags);
-    if (error) pj_status_free(status);
-    else error = status;
-  }
-  if (wait) unblock(runtime, token);
-  pthread_mutex_lock(&device->lock);
-  for (uint32_t i = 0; i < left; ++i) {
-    pj_reserve(&device->checks, device->check_count, 1, &device->check_capacity, sizeof *device->checks);
-    device->checks[device->check_count++] = checks[i];
-  }
-  free(checks);
-  return error;
-}
-
-// Live values of runs up to `point` that are not known to be computed, retained. The lock is held.
-static pj_value **unready(pj_device *device, uint64_t point, uint32_t *out_count) {
-  pj_value **values = NULL;
-  uint32_t count = 0, capacity = 0;
-  for (pj_value *v = device->live.next; v != &device->live; v = v->next) {
-    if (!v->buffer || v->ready || v->point > point || !pj_value_retain_live(v)) continue;
-    pj_reserve(&values, count, 1, &capacity, sizeof *values);
-    values[count++] = v;
-  }
-  *out_count = count;
-  return values;
-}
-
-static pj_status wait_for(pj_device *device, uint64_t point) {
-  pj_runtime *runtime = device->runtime;
-  pthread_mutex_lock(&device->lock);
-  pj_device_drain(device);
-  uint32_t count;
-  pj_value **values = unready(device, point, &count);
-  pthread_mutex_unlock(&device->lock);
-  pj_status error = NULL;
-  void *token = count ? block(runtime) : NULL;
-  for (uint32_t i = 0; i < count; ++i) {
-    pj_status status = pj_buffer_wait_unless(runtime->client, values[i]->buffer, runtime->hooks.interrupted);
-    status = keep_error(device, values[i], status);
-    bool cancelled = pj_status_code(status) == PJ_CANCELLED;
-    if (!cancelled) values[i]->ready = true;
-    if (error && !cancelled) pj_status_free(status);
-    else {
-      pj_status_free(error);
-      error = status;
-    }
-    if (cancelled) break;
-  }
-  if (count) unblock(runtime, token);
-  for (uint32_t i = 0; i < count; ++i) pj_value_release(values[i]);
-  free(values);
-  return error;
-}
-
-pj_status pj_device_synchronize(pj_device *device, bool wait) {
-  PJ_TRY(pj_runtime_check(device->runtime));
-  pthread_mutex_lock(&device->lock);
-  pj_status status = pj_device_cut(device);
-  pthread_mutex_unlock(&device->lock);
-  PJ_TRY(status);
-  if (!wait) return NULL;
-  PJ_TRY(wait_for(device, UINT64_MAX));
-  pthread_mutex_lock(&device->lock);
-  pj_device_drain(device);
-  status = pj_device_check_indices(device, true);
-  pthread_mutex_unlock(&device->lock);
-  return status;
-}
-
-uint64_t pj_device_record(pj_device *device) {
-  pthread_mutex_lock(&device->lock);
-  uint64_t point = device->point + (device->region->queued_count ? 1 : 0);
-  pthread_mutex_unlock(&device->lock);
-  return point;
-}
-
-pj_status pj_device_wait(pj_device *device, uint64_t point) {
-  PJ_TRY(pj_runtime_check(device->runtime));
-  pthread_mutex_lock(&device->lock);
-  bool later = point > device->point || (point == device->point && device->running);
-  pj_status status = later ? pj_device_cut(device) : NULL;
-  pthread_mutex_unlock(&device->lock);
-  PJ_TRY(status);
-  return wait_for(device, point);
-}
-
-bool pj_device_reached(pj_device *device, uint64_t point) {
-  if (atomic_load(&device->runtime->forked)) return false;
-  pthread_mutex_lock(&device->lock);
-  if (point > device->point || (point == device->point && device->running)) pj_device_cut_quietly(device);
-  pj_device_drain(device);
-  uint32_t count;
-  pj_value **values = unready(device, point, &count);
-  pthread_mutex_unlock(&device->lock);
-  bool reached = true;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (pj_buffer_is_ready(device->runtime->client, values[i]->buffer)) values[i]->ready = true;
-    else reached = false;
-    pj_value_release(values[i]);
-  }
-  free(values);
-  return reached;
 }

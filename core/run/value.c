@@ -155,7 +155,7 @@ static uint64_t total_memory(const pj_device *device) {
 static void run_queued(pj_device *device) {
   if (atomic_load(&device->runtime->forked)) return;
   pthread_mutex_lock(&device->lock);
-  pj_device_cut_quietly(device);
+  pj_device_cut_quietly(device, "memory is counted");
   pthread_mutex_unlock(&device->lock);
 }
 

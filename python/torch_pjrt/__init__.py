@@ -13,20 +13,24 @@ import warnings
 __version__ = "0.1.0"
 
 
-def _load() -> None:
-    """Registers the kernels and torch.tpu."""
+def _load(others: tuple[str, ...]) -> None:
+    """Registers the kernels and torch.tpu; `others`: packages that drive TPUs too and do not here."""
     import torch
 
+    from torch_pjrt import logs
+
+    logs.register()
     if torch.__version__.split(".")[:2] != ["2", "13"]:
         raise ImportError(f"this torch_pjrt is built for torch 2.13, and torch {torch.__version__} is installed; "
                           "run: pip install 'torch==2.13.*', or install the torch_pjrt of that torch")
-    from torch_pjrt import _C, _patches, dynamo, tpu
+    from torch_pjrt import _C, _compat, _patches, dynamo, tpu
 
     _C.register_kernels()
     _patches.apply()
     torch._register_device_module("tpu", tpu)
     sys.modules["torch.tpu"] = tpu
     dynamo.apply()
+    _compat.apply(others)
 
 
 class _Unusable(RuntimeError, AttributeError):
@@ -83,26 +87,47 @@ def _stand_in(reason: str) -> None:
         acc.register_python_privateuseone_device_guard(Guard())
 
 
+_autoloaded = False
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)
+
+
 def _autoload() -> None:
     """Entry point of torch.backends. Whatever goes wrong, `import torch` goes on."""
+    global _autoloaded
     import torch
 
-    if hasattr(torch, "tpu"):
+    if _autoloaded:
         return
-    try:
-        torch.utils.rename_privateuse1_backend("tpu")
-    except RuntimeError:  # another package has taken PyTorch's spare device
+    _autoloaded = True
+    from torch_pjrt import _beside
+
+    decision = _beside.decide()
+    if decision.sentence:
+        _warn(decision.sentence)
+    if decision.driver != "torch_pjrt":
         return
+    spare = torch._C._get_privateuse1_backend_name()
+    if spare != "privateuseone" or hasattr(torch, "tpu"):
+        _warn('torch_pjrt does not drive the device "tpu": another package has taken the spare device of PyTorch '
+              f'before, as "{spare}"; with TORCH_DEVICE_BACKEND_AUTOLOAD=0 only the package is loaded that you import first')
+        return
+    torch.utils.rename_privateuse1_backend("tpu")
     try:
-        _load()
+        _load(decision.others)
     except Exception as error:
-        warnings.warn(f'the device "tpu" cannot be used: {error}', stacklevel=2)
+        _warn(f'the device "tpu" cannot be used: {error}')
         _stand_in(f"{type(error).__name__}: {error}")
         return
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True,
                                                          for_storage=True)
 
 
-import torch  # noqa: E402, F401
-
-_autoload()
+try:
+    import torch  # noqa: E402, F401
+except (ImportError, OSError):  # the program's own `import torch` says why; `torch-pjrt doctor` works without it
+    pass
+else:
+    _autoload()

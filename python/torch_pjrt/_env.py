@@ -59,11 +59,19 @@ def chips(text: str) -> list[int]:
 VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
              "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
+    Variable("TPU_LIBRARY_PATH", str, "", "libtpu's own variable: its file. Used where TORCH_PJRT_PLUGIN is empty."),
+    Variable("TORCH_PJRT_DRIVER", choice("auto", "torch_pjrt", "torch_tpu", "torch_xla"), "auto", "Which of the "
+             "installed packages drives the device `tpu`; any but torch_pjrt: this one does nothing. auto: torch_tpu "
+             "where it is installed and the machine has a TPU, else torch_pjrt; `import torch` then says which."),
+    Variable("TORCH_PJRT_COMPAT", flag, True, "Accommodations for libraries that know a TPU only by another package's "
+             "name (`torch-pjrt doctor` lists them)."),
     Variable("TORCH_PJRT_CPU_DEVICES", whole(1), 1, "Number of devices of a CPU plugin in one process."),
     Variable("TPU_VISIBLE_CHIPS", chips, [], "libtpu's own mask: the chips that this process sees, `0,1`. A CPU plugin "
              "makes as many devices as it names. Empty: all."),
     Variable("TORCH_PJRT_CACHE_DIR", str, "~/.cache/torch_pjrt", "Directory of compiled programs; empty: no disk cache."),
     Variable("TORCH_PJRT_CACHE_BYTES", whole(0), 0, "Size limit of that directory in bytes; 0: the core's default."),
+    Variable("TORCH_PJRT_SHARED_CACHE", str, "", "A second directory of compiled programs that is only read, e.g. one "
+             "for all users of a machine. It and its entries must be root's or the user's and writable by nobody else."),
     Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),
     Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", whole(0), 0, "Longest compile in milliseconds; 0: the core's default."),
     Variable("TORCH_PJRT_WORKER_BYTES", whole(0), 0, "Memory limit of one compile worker in bytes; 0: none."),

@@ -1,12 +1,12 @@
-"""Which PJRT plugin to load, and the start of the runtime on first use."""
+"""The start of the runtime on first use."""
 import atexit
 import os
 import pathlib
-import sys
 import threading
 import time
+import warnings
 
-from torch_pjrt import _C, _env
+from torch_pjrt import _C, _chips, _env, _selection, logs
 
 _lock = threading.Lock()
 fallback_chosen = False  # by torch.tpu.set_fallback, which then outranks the environment
@@ -15,45 +15,9 @@ fallback_chosen = False  # by torch.tpu.set_fallback, which then outranks the en
 after_start = []
 
 
-def _find(plugin: dict) -> str | None:
-    """The file of a known plugin's package, if that is installed."""
-    for folder in sys.path:
-        path = pathlib.Path(folder or ".") / plugin["file"]
-        if path.is_file():
-            return str(path)
-    return None
-
-
-def _has_tpu() -> bool:
-    """Whether this machine has TPU chips: their device nodes, or a forced choice by libtpu's own variable."""
-    return bool(os.environ.get("TPU_LIBRARY_PATH")) or any(pathlib.Path(d).exists() for d in ("/dev/accel0", "/dev/vfio/0"))
-
-
 def select() -> str:
     """The path of the plugin to load. RuntimeError, which says what to install, when there is none."""
-    known = _C.known_plugins()
-    chosen = _env.get("TORCH_PJRT_PLUGIN")
-    if chosen:
-        if os.path.isfile(chosen):
-            return chosen
-        for plugin in known:
-            if chosen in (plugin["name"], plugin["package"]):
-                if path := _find(plugin):
-                    return path
-                raise RuntimeError(f"TORCH_PJRT_PLUGIN={chosen}: that plugin is not installed; "
-                                   f"run: pip install {plugin['package']}")
-        names = ", ".join(plugin["name"] for plugin in known)
-        raise RuntimeError(f"TORCH_PJRT_PLUGIN={chosen} is neither a file nor a known plugin ({names})")
-    if library := os.environ.get("TPU_LIBRARY_PATH"):
-        return library
-    platforms = (["tpu"] if _has_tpu() else []) + ["cpu"]
-    for platform in platforms:
-        for plugin in known:
-            if plugin["platform"] == platform and (path := _find(plugin)):
-                return path
-    cpu = next(plugin["package"] for plugin in known if plugin["platform"] == "cpu")
-    raise RuntimeError(f"no PJRT plugin was found; run: pip install libtpu (for TPUs) or pip install {cpu} (to run on "
-                       "this machine's CPU), or set TORCH_PJRT_PLUGIN to a plugin's path")
+    return _selection.select().path
 
 
 def available() -> bool:
@@ -74,9 +38,12 @@ def _cpu_devices() -> int:
     return len(chips) or count
 
 
-def _client_options(path: str) -> dict:
-    platform = next((p["platform"] for p in _C.known_plugins() if path.endswith(p["file"])), "")
-    return {"cpu_device_count": _cpu_devices()} if platform == "cpu" else {}
+def _tell_holders() -> None:
+    """Before libtpu is started, which may wait for ever for a chip that another process has."""
+    mask = os.environ.get("TPU_VISIBLE_CHIPS", "")
+    for pid, command, file in _chips.holders()[0]:
+        warnings.warn(f"the TPU chip {file} is open in process {pid} ({command}), and a chip belongs to one process: "
+                      f"end that one, or choose other chips by TPU_VISIBLE_CHIPS (now {mask or 'all'})", stacklevel=2)
 
 
 def _backward_threads_sleep() -> bool:
@@ -108,12 +75,16 @@ def start() -> None:
         if _C.is_started():
             return
         _env.check()
-        path = select()
+        plugin = _selection.select()
+        if plugin.platform == "tpu":
+            _tell_holders()
         worker = pathlib.Path(__file__).with_name("pj-worker")
         workers = _env.get("TORCH_PJRT_WORKERS")
-        cache, eager = _env.get("TORCH_PJRT_CACHE_DIR"), _env.get("TORCH_PJRT_EAGER")
-        _C.start(plugin=path, client_options=_client_options(path),
-                 cache_directory=os.path.expanduser(cache) if cache else "",
+        cache, shared = _env.get("TORCH_PJRT_CACHE_DIR"), _env.get("TORCH_PJRT_SHARED_CACHE")
+        eager = _env.get("TORCH_PJRT_EAGER")
+        _C.start(plugin=plugin.path,
+                 client_options={"cpu_device_count": _cpu_devices()} if plugin.platform == "cpu" else {},
+                 cache_directory=os.path.expanduser(cache), shared_cache_directory=os.path.expanduser(shared),
                  cache_limit=_env.get("TORCH_PJRT_CACHE_BYTES"), worker=str(worker) if workers and worker.exists() else "",
                  workers=workers, compile_timeout_ms=_env.get("TORCH_PJRT_COMPILE_TIMEOUT_MS"),
                  worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"),
@@ -123,5 +94,6 @@ def start() -> None:
         atexit.register(_settle_backward)
         atexit.register(_C.stop_compiles)
         _C.set_index_mode(("deferred", "strict", "off").index(_env.get("TORCH_PJRT_INDEX_CHECK")))
+        logs.listen()
         for call in after_start:
             call()

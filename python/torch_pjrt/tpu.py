@@ -1,5 +1,4 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
-import os
 import re
 import sys
 import types
@@ -8,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, OutOfMemoryError  # noqa: F401
 
-from torch_pjrt import _C, _plugin, memory, random, streams
+from torch_pjrt import _C, _plugin, logs, memory, random, streams
 from torch_pjrt._index import DeviceLike, index_of
 from torch_pjrt.memory import *  # noqa: F403
 from torch_pjrt.random import *  # noqa: F403
@@ -96,7 +95,10 @@ class device_of(device):
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Waits until all work of the device is done; raises what failed in it."""
+    """Waits until all work of the device is done; raises what failed in it. Nothing to do before the first use, which
+    matters to torch.profiler: it calls this where only the CPU was used, too."""
+    if device is None and not is_initialized():
+        return
     _C.synchronize(index_of(device))
 
 
@@ -146,11 +148,6 @@ def reset_counters() -> None:
     _C.reset_counters()
 
 
-def _short(line: str) -> str:
-    inside = os.path.join(os.getcwd(), "")
-    return line.removeprefix(inside)
-
-
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
@@ -178,7 +175,7 @@ def explain() -> list[dict[str, Any]]:
         op, _, arguments = row.pop("what").partition("(")
         tensors = re.findall(r"([A-Za-z0-9<>]+)\[([\d,]*)\]", arguments)
         rows.append({"op": op, "shapes": [tuple(int(n) for n in dims.split(",") if n) for _, dims in tensors],
-                     "dtypes": [dtype for dtype, _ in tensors], "line": _short(row["line"]), "reason": row["reason"],
+                     "dtypes": [dtype for dtype, _ in tensors], "line": logs.short(row["line"]), "reason": row["reason"],
                      "compile_ms": row["compile_ms"], "from": "disk" if row["from_disk"] else "compiler",
                      "temp_bytes": row["temp_bytes"]})
     return rows

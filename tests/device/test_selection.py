@@ -72,8 +72,8 @@ def test_a_plugin_that_is_too_old_or_finds_no_chip_is_told(plugins, setting, wor
 def test_a_known_plugin_that_is_not_installed_says_what_to_install():
     run("""
     import os, sys
-    from torch_pjrt import _C, _plugin
-    name, package = _C.known_plugins()[0]["name"], _C.known_plugins()[0]["package"]
+    from torch_pjrt import _core, _plugin
+    name, package = _core.known_plugins()[0].name, _core.known_plugins()[0].package
     os.environ["TORCH_PJRT_PLUGIN"] = name
     path = list(sys.path)
     sys.path[:] = []

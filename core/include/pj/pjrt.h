@@ -118,6 +118,8 @@ PJ_EXPORT pj_status pj_buffer_to_host_async(pj_client *client, pj_buffer *buffer
 PJ_EXPORT pj_status pj_buffer_wait(pj_client *client, pj_buffer *buffer);
 // The same, but asks `cancelled` ten times a second: true ends the wait with CANCELLED, and the computation goes on.
 PJ_EXPORT pj_status pj_buffer_wait_unless(pj_client *client, pj_buffer *buffer, bool (*cancelled)(void));
+// An event of its own, which the caller owns and which may outlive the buffer.
+PJ_EXPORT pj_status pj_buffer_ready_event(pj_client *client, pj_buffer *buffer, pj_event **out_event);
 PJ_EXPORT bool pj_buffer_is_ready(pj_client *client, pj_buffer *buffer);
 
 PJ_EXPORT pj_status pj_buffer_copy_to_device(pj_client *client, pj_buffer *buffer, int device, pj_buffer **out_buffer);

@@ -12,12 +12,13 @@
 
 #include "pj/call.h"
 #include "pj/pjrt.h"
+#include "pj/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct pj_runtime pj_runtime;  // a client, its devices, the compiler
+// pj_runtime (pj/trace.h): a client, its devices, the compiler.
 typedef struct pj_device pj_device;
 typedef struct pj_storage pj_storage;
 typedef struct pj_plan pj_plan;        // what was learnt of one call key: result types and how to run it
@@ -31,8 +32,11 @@ typedef struct pj_hooks {
   void (*block_end)(void *token);
   // Polled while a compile or wait goes on, between block_begin and block_end: true ends it with PJ_CANCELLED (Ctrl-C).
   bool (*interrupted)(void);
-  // "file.py:12" of the user's code that is calling, for pj_runtime_explain; asked only when something compiles.
+  // "file.py:12" of the user's code that is calling, for pj_runtime_explain and spans; asked only when something
+  // compiles or spans are collected.
   void (*source_line)(char *out_text, size_t size);
+  // Something of a kind that pj_trace_tell has asked for happened; on any thread.
+  void (*told)(const pj_span *span);
 } pj_hooks;
 
 typedef struct pj_runtime_options {
@@ -40,6 +44,7 @@ typedef struct pj_runtime_options {
   const pj_option *client_options;
   size_t client_option_count;
   const char *cache_directory;   // NULL or "": no disk cache
+  const char *shared_cache_directory;  // a second one that is only read; NULL or "": none
   uint64_t cache_limit_bytes;    // 0: the default
   const char *worker_path;       // NULL or "": compile in this process; see pj_default_worker_path
   int worker_count;              // 0: the default
@@ -63,6 +68,8 @@ PJ_EXPORT void pj_runtime_destroy(pj_runtime *runtime);
 PJ_EXPORT int pj_runtime_device_count(const pj_runtime *runtime);
 PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
+// Why programs are compiled in this process although there is a worker_path; NULL when that is not so.
+PJ_EXPORT const char *pj_runtime_own_process_reason(pj_runtime *runtime);
 // Runs what is queued, then takes regions of at most `length` ops (1: strict eager). A region that was not met before is
 // compiled at its cut, or with `adaptive` runs op by op; when it comes for the third time its program is compiled in the
 // background, and takes over from the sixth time on (always then, so that equal runs give equal numbers).

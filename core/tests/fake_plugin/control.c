@@ -55,9 +55,15 @@ static void control_asynchronous(bool on) {
   pthread_mutex_unlock(&state.lock);
 }
 
+static void control_run_ms(int milliseconds) {
+  pthread_mutex_lock(&state.lock);
+  state.run_ms = milliseconds;
+  pthread_mutex_unlock(&state.lock);
+}
+
 extern const fake_control fake_plugin;
 PJ_EXPORT const fake_control fake_plugin = {control_counts, control_fail, control_delay, control_memory_limit,
-                                            control_asynchronous};
+                                            control_asynchronous, control_run_ms};
 
 PJRT_Error *enter(const char *slot, size_t size, size_t expected) {
   char text[200];

@@ -222,6 +222,7 @@ static PJRT_Error *execute_on(PJRT_LoadedExecutable *executable, PJRT_Device *de
   }
   pthread_mutex_lock(&state.lock);
   ++state.counts.executions;
+  j->delay_ms = p->run_ms + state.run_ms;
   ++p->refs;
   for (size_t i = 0; i < argument_count; ++i) {
     j->inputs[i] = arguments[i]->storage;
@@ -232,7 +233,6 @@ static PJRT_Error *execute_on(PJRT_LoadedExecutable *executable, PJRT_Device *de
   pthread_mutex_unlock(&state.lock);
   j->input_count = argument_count;
   j->program = p;
-  j->delay_ms = p->run_ms;
   for (size_t i = 0; i < j->output_count; ++i)
     results[i] = buffer_new(j->outputs[i], p->results[i].dtype, (size_t)p->results[i].rank, p->results[i].dims, device);
   job_start(j);

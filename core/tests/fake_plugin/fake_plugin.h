@@ -41,6 +41,7 @@ typedef struct fake_counts {
   int clients, buffers, events, loaded_executables, executables, serialized, topologies, errors;  // alive now
   int64_t bytes;                                                                                  // in live buffers
   int64_t compiles, loads, executions, to_host;                                                   // so far, that began
+  int64_t executions_ended;                                                                       // so far
 } fake_counts;
 
 typedef struct fake_control {
@@ -49,6 +50,7 @@ typedef struct fake_control {
   void (*delay)(const char *slot, int milliseconds);                      // every call; 0 takes it back
   void (*memory_limit)(int64_t bytes);                                    // 0: none
   void (*asynchronous)(bool on);
+  void (*run_ms)(int milliseconds);  // every execution takes so long more, on another thread; 0 takes it back
 } fake_control;
 
 // The control of the plugin that was loaded from `path`, or is to be.

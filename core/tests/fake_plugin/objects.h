@@ -88,6 +88,7 @@ typedef struct fake_state {
   fake_counts counts;
   int64_t memory_limit;
   bool asynchronous;
+  int run_ms;
   int default_devices, running;
   char platform[32];
 } fake_state;

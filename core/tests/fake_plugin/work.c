@@ -26,6 +26,11 @@ static void job_run(job *j) {
     fake_program_run(j->program, arguments, results);
   }
   if (!code && !j->program && j->inputs[0]->size) memcpy(j->host, j->inputs[0]->bytes, j->inputs[0]->size);
+  if (j->program) {
+    pthread_mutex_lock(&state.lock);
+    ++state.counts.executions_ended;
+    pthread_mutex_unlock(&state.lock);
+  }
   for (size_t i = 0; i < j->output_count; ++i) complete(j->outputs[i]->ready, code, text);
   if (j->copied) complete(j->copied, code, text);
 

@@ -10,7 +10,7 @@ set(ops_KNOWS base ir hlo view)
 set(pjrt_KNOWS base)
 set(run_KNOWS base ir hlo view ops pjrt)
 set(worker_KNOWS base pjrt run)
-set(PUBLIC_HEADERS status.h:base dtype.h:base call.h:ir pjrt.h:pjrt run.h:run)
+set(PUBLIC_HEADERS status.h:base dtype.h:base call.h:ir pjrt.h:pjrt run.h:run trace.h:run cache.h:run version.h:base)
 
 # Sets out_room to the room of an included path, or to nothing when there is no such room.
 function(room_of path out_room)

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pj/cache.h"
 #include "test.h"
 
 enum { HEADER_SIZE = 88 };  // of an entry file; the tests damage it at known places
@@ -398,6 +399,109 @@ static void threads_share_one_opened_cache(void) {
   pj_disk_cache_close(cache);
 }
 
+static void a_shared_cache_is_read_and_never_changed(void) {
+  char entry[256];
+  struct stat before, after;
+  uint64_t bytes;
+  pj_disk_cache *cache = open_cache(1 << 20), *shared;
+  store(cache, 1, 100);
+  store(cache, 2, 100);
+  pj_disk_cache_close(cache);
+  CHECK(!chmod(path, 0500));
+  CHECK_OK(pj_disk_cache_open_shared(path, &shared));
+  entry_path(1, entry);
+  CHECK(!stat(entry, &before));
+  CHECK(holds(shared, 1, 100));
+  CHECK(!holds(shared, 3, 100));
+  CHECK(!stat(entry, &after) && !memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim));
+  entry_path(2, entry);
+  write_file(entry, "x", 1);
+  CHECK(!holds(shared, 2, 100));
+  CHECK(count_files(&bytes) == 2);
+  pj_disk_cache_close(shared);
+  chmod(path, 0700);
+}
+
+static void a_shared_cache_that_cannot_be_trusted_is_refused(void) {
+  pj_disk_cache *shared;
+  CHECK_FAILS(pj_disk_cache_open_shared(path, &shared), PJ_NOT_FOUND, "No such file");
+  CHECK(access(path, F_OK));  // and is not made
+  CHECK_OK(pj_disk_cache_open_shared("/usr", &shared));  // root's
+  pj_disk_cache_close(shared);
+  mkdir(path, 0700);
+  CHECK(!chmod(path, 0775));
+  CHECK_FAILS(pj_disk_cache_open_shared(path, &shared), PJ_PERMISSION_DENIED, "chmod go-w");
+  CHECK(!chmod(path, 0755));
+  char link[96];
+  snprintf(link, sizeof link, "%s/link", folder);
+  CHECK(!symlink(path, link));
+  CHECK_FAILS(pj_disk_cache_open_shared(link, &shared), PJ_PERMISSION_DENIED, "symbolic link");
+  unlink(link);
+  if (geteuid()) return;
+  CHECK(!chown(path, 12345, (gid_t)-1));
+  CHECK_FAILS(pj_disk_cache_open_shared(path, &shared), PJ_PERMISSION_DENIED, "belongs to user 12345");
+}
+
+static void an_entry_that_others_can_write_or_own_is_dropped(void) {
+  char entry[256];
+  pj_disk_cache *cache = open_cache(1 << 20);
+  entry_path(1, entry);
+  store(cache, 1, 100);
+  CHECK(!chmod(entry, 0620));
+  CHECK(!holds(cache, 1, 100));
+  if (!geteuid()) {
+    store(cache, 1, 100);
+    CHECK(!chown(entry, 12345, (gid_t)-1));
+    CHECK(!holds(cache, 1, 100));
+  }
+  pj_disk_cache_close(cache);
+}
+
+typedef struct tally {
+  int entries, wrong;
+  uint64_t bytes;
+} tally;
+
+static void count_entry(const pj_cache_entry *entry, void *context) {
+  tally *t = context;
+  ++t->entries;
+  t->wrong += pj_cache_entry_check(entry) != NULL;
+  t->bytes += entry->bytes;
+}
+
+static void remove_entry(const pj_cache_entry *entry, void *context) {
+  count_entry(entry, context);
+  CHECK_OK(pj_cache_entry_remove(entry));
+  CHECK_OK(pj_cache_entry_remove(entry));  // another process was faster
+}
+
+static void a_scan_sees_removes_and_checks_entries_and_no_other_file(void) {
+  char entry[256], foreign[256], unfinished[256];
+  pj_disk_cache *cache = open_cache(1 << 20);
+  for (int i = 0; i < 3; ++i) store(cache, i, 100);
+  entry_path(1, entry);
+  CHECK(!truncate(entry, HEADER_SIZE + 99));
+  entry_path(4, foreign);
+  *strrchr(foreign, 'f') = 'g';  // as long as an entry's name
+  write_file(foreign, "x", 1);
+  snprintf(unfinished, sizeof unfinished, "%s/.new-0123456789abcdef", path);
+  write_file(unfinished, "x", 1);
+
+  tally t = {0};
+  CHECK_OK(pj_cache_scan(path, count_entry, &t));
+  CHECK(t.entries == 3 && t.wrong == 1 && t.bytes == 3 * (HEADER_SIZE + 100) - 1);
+  CHECK_OK(pj_cache_scan(path, remove_entry, &t));
+  t = (tally){0};
+  CHECK_OK(pj_cache_scan(path, count_entry, &t));
+  CHECK(t.entries == 0);
+  CHECK(!access(foreign, F_OK) && !access(unfinished, F_OK));
+  store(cache, 1, 100);  // the process that had opened it goes on
+  CHECK(holds(cache, 1, 100));
+  pj_disk_cache_close(cache);
+  remove_all(path);
+  CHECK_FAILS(pj_cache_scan(path, count_entry, &t), PJ_NOT_FOUND, path);
+}
+
 // Each test finds no directory.
 #define RUN_FRESH(test) \
   do {                  \
@@ -427,6 +531,10 @@ int main(void) {
   RUN_FRESH(a_directory_that_was_removed_is_told_once);
   RUN_FRESH(two_processes_fill_one_cache);
   RUN_FRESH(threads_share_one_opened_cache);
+  RUN_FRESH(a_shared_cache_is_read_and_never_changed);
+  RUN_FRESH(a_shared_cache_that_cannot_be_trusted_is_refused);
+  RUN_FRESH(an_entry_that_others_can_write_or_own_is_dropped);
+  RUN_FRESH(a_scan_sees_removes_and_checks_entries_and_no_other_file);
   remove_all(path);
   remove_all(folder);
   return test_end();

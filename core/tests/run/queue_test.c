@@ -377,6 +377,27 @@ static pj_storage *take_rows(pj_storage *rows) {
   return taken;
 }
 
+static void a_run_is_waited_for_though_nobody_holds_its_results(void) {
+  set_up(1);
+  pj_storage *x = from_host(device, ones, COUNT);
+  pj_storage_release(add(x, x, COUNT));
+  CHECK_OK(pj_device_synchronize(device, true));
+  fake->run_ms(100);
+  int64_t ended = fake->counts().executions_ended;
+  pj_storage_release(add(x, x, COUNT));
+  uint64_t point = pj_device_record(device);
+  CHECK(!pj_device_reached(device, point) && fake->counts().executions_ended == ended);
+  CHECK_OK(pj_device_wait(device, point));
+  CHECK(pj_device_reached(device, point) && fake->counts().executions_ended == ended + 1);
+  for (int i = 0; i < 3; ++i) pj_storage_release(add(x, x, COUNT));
+  CHECK_OK(pj_device_synchronize(device, true));
+  CHECK(fake->counts().executions_ended == ended + 4);
+  pj_storage_release(add(x, x, COUNT));
+  fake->run_ms(0);
+  pj_storage_release(x);
+  tear_down();  // with a run that nobody waited for
+}
+
 static void index_flags_wait_for_the_next_synchronization(void) {
   set_up(1);
   pj_storage *x = from_host(device, ones, COUNT), *taken = take_rows(x);
@@ -739,6 +760,7 @@ int main(void) {
   RUN(nothing_is_lost_when_an_op_cannot_be_run);
   RUN(nothing_is_lost_when_memory_is_short);
   RUN(a_late_failure_is_told_to_every_reader);
+  RUN(a_run_is_waited_for_though_nobody_holds_its_results);
   RUN(index_flags_wait_for_the_next_synchronization);
   RUN(a_wait_for_another_threads_compile_can_be_interrupted);
   RUN(an_op_that_another_thread_ran_in_vain_says_so_when_it_ends);
