@@ -4,8 +4,8 @@
     python -m conformance report FILE... [--compare]
     python -m conformance upstream --src DIR --out FILE
 
-Exit status: 0 when all that is not native or decomposed stands in conformance/open_faults.tsv, 1 when something does not, 2 when
-the question is wrong.
+Exit status: 0 when all that is not native or decomposed stands in conformance/open_faults.tsv, 1 when something does
+not, 2 when the question is wrong.
 """
 import argparse
 import json
@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     table = catalogue.kinds(options.plugin_cases)
-    cases = catalogue.select(table, options.op, options.dtype, options.kind, options.budget, options.seed, options.shard)
+    cases = catalogue.select(table, options.op, options.dtype, options.kind, options.budget, options.seed,
+                             options.shard)
     if not cases:
         raise ValueError(f"no case matches; the kinds are {', '.join(table)}")
     check_device(options.device)

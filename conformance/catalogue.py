@@ -28,8 +28,8 @@ class Case:
 class Kind:
     """One question that is asked of many ops.
 
-    `cases()` gives pairs (op, dtype). `trials(case, run)` gives functions, one for each sample: it returns when the device is
-    right, and else raises (see judge.py); `run` is a judge.Run.
+    `cases()` gives pairs (op, dtype). `trials(case, run)` gives functions, one for each sample: it returns when the
+    device is right, and else raises (see judge.py); `run` is a judge.Run.
     """
     name: str
     question: str
@@ -44,12 +44,15 @@ class Budget:
     share: dict[str, float]
 
 
-# Shares by the measured seconds a case (forward 0.2 to 0.5, compile 1.3, errors 0.1, ...), on two cores that others used too.
+# Shares by the measured seconds a case (forward 0.2 to 0.5, compile 1.3, errors 0.1, ...), on two cores that others
+# used too.
 BUDGETS = {
-    "5m": Budget(2, {"forward": 0.12, "metadata": 0.08, "backward": 0.12, "variants": 0.08, "layouts": 0.1, "errors": 0.5,
-                     "dtypes": 0.05, "autocast": 1, "determinism": 0.1, "compile": 0.05, "modules": 0.15, "optimizers": 0.3}),
+    "5m": Budget(2, {"forward": 0.12, "metadata": 0.08, "backward": 0.12, "variants": 0.08, "layouts": 0.1,
+                     "errors": 0.5, "dtypes": 0.05, "autocast": 1, "determinism": 0.1, "compile": 0.05,
+                     "modules": 0.15, "optimizers": 0.3}),
     "30m": Budget(5, {"forward": 0.5, "metadata": 0.3, "backward": 0.3, "variants": 0.3, "layouts": 0.3, "errors": 1,
-                      "dtypes": 0.2, "autocast": 1, "determinism": 0.3, "compile": 0.2, "modules": 0.5, "optimizers": 1}),
+                      "dtypes": 0.2, "autocast": 1, "determinism": 0.3, "compile": 0.2, "modules": 0.5,
+                      "optimizers": 1}),
     "full": Budget(None, {}),
 }
 
@@ -68,8 +71,8 @@ def kinds(plugin: str | None = None) -> dict[str, Kind]:
 
 def select(table: dict[str, Kind], op: str | None = None, dtypes: list[str] | None = None, kind: str | None = None,
            budget: str = "full", seed: int = 0, shard: tuple[int, int] = (1, 1)) -> list[Case]:
-    """The cases that match, in the order in which they run: all of an op together, since they share programs. Patterns are
-    fnmatch's. A case belongs to the shard i of n, and to a budget, by the hash of its id."""
+    """The cases that match, in the order in which they run: all of an op together, since they share programs. Patterns
+    are fnmatch's. A case belongs to the shard i of n, and to a budget, by the hash of its id."""
     wanted = set(dtypes or DTYPES) | {NO_DTYPE}
     share = BUDGETS[budget].share
     found = [case for k in table.values() if kind is None or fnmatchcase(k.name, kind)

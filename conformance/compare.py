@@ -72,9 +72,9 @@ def _narrowed(wide: Any, like: Any) -> Any:
 
 
 def same(got: Any, want: Any, tolerance: Tolerance = Tolerance(), exact: Callable[[], Any] | None = None) -> None:
-    """Equal results; NaN equals NaN. A result that differs from the CPU's may instead be near to `exact()`, the CPU's answer in
-    double precision: within the same tolerance, or about as near as the CPU's own. PyTorch's CPU kernels round between the steps
-    of an op in bfloat16, and sum float32 in an order of their own."""
+    """Equal results; NaN equals NaN. A result that differs from the CPU's may instead be near to `exact()`, the CPU's
+    answer in double precision: within the same tolerance, or about as near as the CPU's own. PyTorch's CPU kernels
+    round between the steps of an op in bfloat16, and sum float32 in an order of their own."""
     got, want = _leaves(to_cpu(got)), _leaves(to_cpu(want))
     same_form(got, want)
     bad = [(i, text) for i, (g, w) in enumerate(zip(got, want)) if (text := _difference(g, w, tolerance))]
@@ -85,9 +85,10 @@ def same(got: Any, want: Any, tolerance: Tolerance = Tolerance(), exact: Callabl
     except (Unbuildable, Skipped):
         truth = []
     for i, text in bad:
-        if len(truth) == len(want) and isinstance(truth[i], type(want[i])) and (
-                not _difference(got[i], _narrowed(truth[i], want[i]), tolerance) or _as_exact(got[i], want[i], truth[i])):
-            continue
+        if len(truth) == len(want) and isinstance(truth[i], type(want[i])):
+            near = not _difference(got[i], _narrowed(truth[i], want[i]), tolerance)
+            if near or _as_exact(got[i], want[i], truth[i]):
+                continue
         raise Wrong(f"result {i}: {text}")
 
 
@@ -107,7 +108,8 @@ def same_distribution(got: Any, want: Any) -> None:
         at = torch.cat([g, w])
         distance = (torch.searchsorted(g, at, right=True) - torch.searchsorted(w, at, right=True)).abs().max() / len(w)
         if distance > KS_BOUND * math.sqrt(2 / len(w)):
-            raise Wrong(f"result {i}: another distribution (Kolmogorov-Smirnov distance {distance:.2f} of {len(w)} numbers)")
+            raise Wrong(f"result {i}: another distribution (Kolmogorov-Smirnov distance {distance:.2f} of {len(w)} "
+                        "numbers)")
 
 
 def raised(call: Callable[[], Any]) -> Exception | None:

@@ -1,4 +1,5 @@
-"""Worker processes, seen from the parent: each runs case after case, and a new one takes over after a crash or a hang."""
+"""Worker processes, seen from the parent: each runs case after case, and a new one takes over after a crash or a
+hang."""
 import contextlib
 import json
 import queue

@@ -34,7 +34,8 @@ def table(rows: dict[str, dict]) -> tuple[list[str], dict[str, list[str]]]:
     present = {(row["kind"], row["dtype"]) for row in rows.values()}
     columns = [(kind, dtype) for kind in TABLE_KINDS for dtype in DTYPES if (kind, dtype) in present]
     ops = sorted({row["op"] for row in rows.values() if row["kind"] in TABLE_KINDS})
-    cells = {op: [cell(rows[i]) if (i := f"{kind}/{op}/{dtype}") in rows else "" for kind, dtype in columns] for op in ops}
+    cells = {op: [cell(rows[i]) if (i := f"{kind}/{op}/{dtype}") in rows else "" for kind, dtype in columns]
+             for op in ops}
     return [" ".join(column) for column in columns], cells
 
 
@@ -57,22 +58,26 @@ def counts(rows: dict[str, dict]) -> dict[tuple[str, str], Counter]:
 def markdown(heads: list[dict], rows: dict[str, dict]) -> str:
     present = {row["result"] for row in rows.values()}
     words = sorted(present, key=lambda word: (word not in PASSED, RESULTS.index(word)))
-    lines = ["# Ops", "", "Written by `python -m conformance report`. How each op of PyTorch's own test lists (OpInfo) runs: by its lowering "
-             "(native), through PyTorch's decomposition (decomposed), on the CPU (fallback), or not as on the CPU (wrong, "
-             "error, crash, timeout). In a cell: the worst that happened, and how many of the samples passed.", "",
+    lines = ["# Ops", "",
+             "Written by `python -m conformance report`. How each op of PyTorch's own test lists (OpInfo) runs: by its "
+             "lowering (native), through PyTorch's decomposition (decomposed), on the CPU (fallback), or not as on the CPU "
+             "(wrong, error, crash, timeout). In a cell: the worst that happened, and how many of the samples passed.", "",
              f"{origin(heads)}.", "", "![cases by result](ops.svg)", "", "## Cases by result", "",
              "| kind | dtype | " + " | ".join(words) + " |", "|---|---|" + "---:|" * len(words)]
     for (kind, dtype), n in counts(rows).items():
         lines.append(f"| {kind} | {dtype} | " + " | ".join(str(n[word] or "") for word in words) + " |")
     questions = {name: kind.question for name, kind in kinds().items()}
     lines += ["", "What the kinds ask:", ""]
-    lines += [f"* **{name}**: {questions[name]}" for name in questions if any(row["kind"] == name for row in rows.values())]
+    asked = {row["kind"] for row in rows.values()}
+    lines += [f"* **{name}**: {question}" for name, question in questions.items() if name in asked]
     columns, cells = table(rows)
     lines += ["", "## Ops by dtype", "", "| op | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [f"| `{op}` | " + " | ".join(row) + " |" for op, row in cells.items()]
-    faults = sorted((row for row in rows.values() if row["result"] not in (*PASSED, "skipped")), key=lambda row: row["id"])
+    faults = sorted((row for row in rows.values() if row["result"] not in (*PASSED, "skipped")),
+                    key=lambda row: row["id"])
     lines += ["", f"## What does not pass ({len(faults)} cases)", "", "| case | result | reason |", "|---|---|---|"]
-    lines += [f"| `{row['id']}` | {row['result']} | {row['reason'][:160].replace('|', chr(92) + '|')} |" for row in faults]
+    reasons = [row["reason"][:160].replace("|", r"\|") for row in faults]
+    lines += [f"| `{row['id']}` | {row['result']} | {reason} |" for row, reason in zip(faults, reasons)]
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +92,8 @@ def picture(rows: dict[str, dict], path: Path) -> None:
     names = [f"{kind} {dtype}".removesuffix(" -") for kind, dtype in bars]
     figure, axes = pyplot.subplots(figsize=(9, 0.6 + 0.26 * len(names)), layout="constrained")
     left = [0] * len(names)
-    for word in ("native", "ok", "decomposed", "fallback", "wrong", "error", "crash", "timeout", "unbuildable", "skipped"):
+    for word in ("native", "ok", "decomposed", "fallback", "wrong", "error", "crash", "timeout", "unbuildable",
+                 "skipped"):
         widths = [n[word] for n in bars.values()]
         if any(widths):
             axes.barh(names, widths, left=left, color=COLOURS[word], label=word)
@@ -111,10 +117,12 @@ def compare(before: dict[str, dict], after: dict[str, dict]) -> list[str]:
     rank = {word: i for i, word in enumerate(RESULTS)}
     changed = [(before[i], after[i]) for i in before.keys() & after.keys() if before[i]["result"] != after[i]["result"]]
     changed.sort(key=lambda pair: (rank[pair[0]["result"]] - rank[pair[1]["result"]], pair[1]["id"]))
-    lines = [f"{old['result']:>11} -> {new['result']:<11} {new['id']}  {new['reason']}".rstrip() for old, new in changed]
+    lines = [f"{old['result']:>11} -> {new['result']:<11} {new['id']}  {new['reason']}".rstrip()
+             for old, new in changed]
     better = sum(rank[new["result"]] < rank[old["result"]] for old, new in changed)
     lines.append(f"{len(before.keys() & after.keys())} cases in both: {len(changed) - better} worse, {better} better; "
-                 f"{len(before.keys() - after.keys())} only in the first, {len(after.keys() - before.keys())} only in the second")
+                 f"{len(before.keys() - after.keys())} only in the first, "
+                 f"{len(after.keys() - before.keys())} only in the second")
     return lines
 
 
@@ -133,12 +141,14 @@ def report(options: argparse.Namespace) -> int:
     package = root / "python" / "torch_pjrt"
     package.mkdir(parents=True, exist_ok=True)
     (package / "ops.tsv").write_text(package_table(heads, rows))
-    print(f"{len(rows)} cases: {root / 'docs' / 'ops.md'}, {root / 'docs' / 'ops.svg'}, {package / 'ops.tsv'}", file=sys.stderr)
+    print(f"{len(rows)} cases: {root / 'docs' / 'ops.md'}, {root / 'docs' / 'ops.svg'}, {package / 'ops.tsv'}",
+          file=sys.stderr)
     return 0
 
 
 def add_arguments(commands: Any) -> None:
-    p = commands.add_parser("report", help="write docs/ops.md, docs/ops.svg and python/torch_pjrt/ops.tsv, or compare two runs")
+    p = commands.add_parser("report",
+                            help="write docs/ops.md, docs/ops.svg and python/torch_pjrt/ops.tsv, or compare two runs")
     p.add_argument("files", nargs="+", metavar="FILE", help="files of results; of a case in several the last counts")
     p.add_argument("--compare", action="store_true", help="print what changed between two files")
     p.add_argument("--root", default=str(ROOT), help="folder that docs/ and python/ are in")

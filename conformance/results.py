@@ -18,7 +18,8 @@ OPEN_FAULTS = Path(__file__).resolve().parent / "open_faults.tsv"
 
 
 def _commit() -> str:
-    git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True)
+    git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True,
+                         text=True)
     return git.stdout.strip() or "unknown"
 
 
@@ -41,14 +42,15 @@ def header(device: str, seed: int, samples: int | None, budget: str) -> dict[str
         except metadata.PackageNotFoundError:
             pass
     command = shlex.join(["python", "-m", "conformance", *sys.argv[1:]])
-    return {"conformance": 1, "device": device, "on": _plugin(device), "seed": seed, "samples": samples, "budget": budget,
+    return {"conformance": 1, "device": device, "on": _plugin(device), "seed": seed, "samples": samples,
+            "budget": budget,
             "commit": _commit(), "versions": versions, "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "command": command}
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Header and results; of several results of a case the last. ValueError where the file is no file of results. A last
-    line that was cut off is left out."""
+    """Header and results; of several results of a case the last. ValueError where the file is no file of results. A
+    last line that was cut off is left out."""
     path = Path(path)
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     rows = []

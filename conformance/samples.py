@@ -20,8 +20,8 @@ def seed_all(*words: object) -> None:
 
 
 class Draws(TorchDispatchMode):
-    """Notes whether an op inside has drawn from the CPU's generator: then its results are `random`. (Some OpInfos put the
-    generator's state back, so that comparing it outside would not do.)"""
+    """Notes whether an op inside has drawn from the CPU's generator: then its results are `random`. (Some OpInfos put
+    the generator's state back, so that comparing it outside would not do.)"""
     random = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -41,8 +41,8 @@ def chosen(samples: Iterable[Any], case: Case, seed: int, most: int | None) -> l
 
 
 class Mover:
-    """Copies trees of CPU tensors to a device. Strides, conjugate and negative bits, requires_grad and memory that tensors
-    share there are the same; `change` is applied to each tensor before."""
+    """Copies trees of CPU tensors to a device. Strides, conjugate and negative bits, requires_grad and memory that
+    tensors share there are the same; `change` is applied to each tensor before."""
 
     def __init__(self, device: str, change: Callable[[torch.Tensor], torch.Tensor] = lambda x: x):
         self.device, self.change = device, change
@@ -81,7 +81,7 @@ class Mover:
             dense = torch.empty_like(plain, device="meta").stride() == plain.stride()
             if plain.storage_offset() or plain.numel() != elements or not dense:
                 whole = torch.empty(0, dtype=plain.dtype).set_(storage, 0, (elements,), (1,))
-            copied = torch.empty_like(whole, device=self.device).copy_(whole) if self.device == "cpu" else whole.to(self.device)
+            copied = whole.to(self.device, copy=True)
             self.bases[key] = storage, copied
         there = self.bases[key][1]
         if (there.size(), there.stride()) != (plain.size(), plain.stride()) or plain.storage_offset():

@@ -1,4 +1,5 @@
-"""How near is near enough: upstream's word where there is one, else torch.testing's, and this one table of exceptions."""
+"""How near is near enough: upstream's word where there is one, else torch.testing's, and this one table of
+exceptions."""
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -9,14 +10,15 @@ from conformance.catalogue import Case
 
 # The upstream test (class, function) that asks what a kind asks; its OpInfo decorators may loosen tolerances.
 UPSTREAM = {"forward": ("TestCommon", "test_compare_cpu"), "variants": ("TestCommon", "test_variant_consistency_eager"),
-            "layouts": ("TestCommon", "test_noncontiguous_samples"), "backward": ("TestCommon", "test_noncontiguous_samples"),
+            "layouts": ("TestCommon", "test_noncontiguous_samples"),
+            "backward": ("TestCommon", "test_noncontiguous_samples"),
             "compile": ("TestInductorOpInfo", "test_comprehensive")}
 
 
 @dataclass(frozen=True)
 class Looser:
-    """`scale`: allowed error as a share of the largest element of the result: a sum of many terms is as exact as its largest
-    terms are, not as itself."""
+    """`scale`: allowed error as a share of the largest element of the result: a sum of many terms is as exact as its
+    largest terms are, not as itself."""
     kind: str  # fnmatch patterns
     op: str
     dtype: str
@@ -26,9 +28,11 @@ class Looser:
 
 
 LOOSER = [
-    Looser("*", "nn.*inear*ross*ntropy*", "bfloat16", 2e-2, 4e-3, "logits are rounded to bfloat16 before the logarithm of their "
+    Looser("*", "nn.*inear*ross*ntropy*", "bfloat16", 2e-2, 4e-3,
+           "logits are rounded to bfloat16 before the logarithm of their "
            "sum: one loss of 8 is off by 1.7e-2 of itself, gradients by 1.5e-3 where the largest is 0.77"),
-    Looser("backward", "cum*", "float16", 2e-3, 0, "cotangents are added in another order, one unit in the last place: 1e-3 at 0.5"),
+    Looser("backward", "cum*", "float16", 2e-3, 0,
+           "cotangents are added in another order, one unit in the last place: 1e-3 at 0.5"),
     Looser("backward", "erfinv", "float32", 1e-5, 0, "XLA's erf_inv has a relative error of 5.4e-6, PyTorch's 4e-7"),
     Looser("forward", "*pow*", "complex64", 1e-5, 0, "XLA's complex power has a relative error of 3.9e-6"),
 ]

@@ -34,12 +34,15 @@ def run_file(file: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTORCH_TESTING_DEVICE_ONLY_FOR": options.device}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(options.jobs), "--junit-xml", report,
-                   "-o", f"faulthandler_timeout={options.timeout:g}", "-o", "faulthandler_exit_on_timeout=true", file.name]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(options.jobs),
+                   "--junit-xml", report,
+                   "-o", f"faulthandler_timeout={options.timeout:g}", "-o", "faulthandler_exit_on_timeout=true",
+                   file.name]
         command += ["-k", options.tests] if options.tests else []
         ended = subprocess.run(list(map(str, command)), cwd=file.parent, env=environment, stdout=sys.stderr)
         if not report.exists():
-            return [{"id": f"upstream/{file.name}/-", "kind": "upstream", "op": file.name, "dtype": "-", "result": "crash",
+            return [{"id": f"upstream/{file.name}/-", "kind": "upstream", "op": file.name, "dtype": "-",
+                     "result": "crash",
                      "reason": f"pytest ended with status {ended.returncode}", "seconds": 0, "passed": 0, "samples": 1}]
         rows = []
         for case in ElementTree.parse(report).iter("testcase"):
@@ -58,7 +61,8 @@ def upstream(options: argparse.Namespace) -> int:
     folder = source / "test" if (source / "test").is_dir() else source
     files = [folder / name for name in options.file or FILES if (folder / name).is_file()]
     if not files:
-        raise ValueError(f"{folder} holds none of PyTorch's test files ({', '.join((options.file or FILES)[:3])}, ...); "
+        names = ", ".join((options.file or FILES)[:3])
+        raise ValueError(f"{folder} holds none of PyTorch's test files ({names}, ...); "
                          "--src is a checkout of PyTorch at the tag of the installed torch")
     rows, out = [], Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +82,8 @@ def add_arguments(commands: Any) -> None:
     p = commands.add_parser("upstream", help="run PyTorch's own test files on the device")
     p.add_argument("--src", required=True, metavar="DIR", help="a checkout of PyTorch, or its test/ folder")
     p.add_argument("--device", default="tpu")
-    p.add_argument("--file", action="append", help="a file of test/; may be given more than once; default: a list of files")
+    p.add_argument("--file", action="append",
+                   help="a file of test/; may be given more than once; default: a list of files")
     p.add_argument("--tests", metavar="EXPRESSION", help="pytest's -k")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--timeout", type=float, default=300, help="seconds for one test")

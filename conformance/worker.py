@@ -2,8 +2,8 @@
 
     python -m conformance.worker DEVICE SEED SAMPLES PLUGIN     (SAMPLES, PLUGIN: "-" for none)
 
-It reads one JSON list [kind, op, dtype] a line and answers with one {"trial": n} a line before each trial, so that the parent
-knows that it lives, and then with the case's result. What ops print goes to stderr.
+It reads one JSON list [kind, op, dtype] a line and answers with one {"trial": n} a line before each trial, so that the
+parent knows that it lives, and then with the case's result. What ops print goes to stderr.
 """
 import faulthandler
 import json

@@ -1,4 +1,5 @@
-"""Autocast: upstream's lists of ops that run in the lower precision, in float32, or in the widest type of their arguments."""
+"""Autocast: upstream's lists of ops that run in the lower precision, in float32, or in the widest type of their
+arguments."""
 from functools import cache
 from typing import Any
 
@@ -13,8 +14,9 @@ from conformance.samples import Mover, seed_all, to_cpu, widened
 
 LOWER = torch.bfloat16
 # List: where its ops are, and the dtype that they run in; None: their own, since they promote by themselves.
-LISTS = {"torch_fp16": (torch, LOWER), "torch_fp32": (torch, torch.float32), "torch_need_autocast_promote": (torch, torch.float32),
-         "torch_expect_builtin_promote": (torch, None), "nn_fp16": (torch._C._nn, LOWER), "nn_fp32": (torch._C._nn, torch.float32),
+LISTS = {"torch_fp16": (torch, LOWER), "torch_fp32": (torch, torch.float32),
+         "torch_need_autocast_promote": (torch, torch.float32), "torch_expect_builtin_promote": (torch, None),
+         "nn_fp16": (torch._C._nn, LOWER), "nn_fp32": (torch._C._nn, torch.float32),
          "linalg_fp16": (torch._C._linalg, LOWER), "methods_fp16": (torch.Tensor, LOWER),
          "methods_fp32": (torch.Tensor, torch.float32), "methods_expect_builtin_promote": (torch.Tensor, None)}
 VENDOR = ("cudnn_convolution", "cudnn_convolution_transpose")
@@ -39,7 +41,8 @@ def entries() -> dict[str, tuple[str, str, tuple, dict]]:
                 continue
             kwargs = next((x for x in entry[2:] if isinstance(x, dict)), {})
             key = f"{name}.{op}"
-            found[key if key not in found else f"{key}.{sum(k.startswith(key) for k in found)}"] = name, op, tree_map(lower, args), kwargs
+            key = key if key not in found else f"{key}.{sum(k.startswith(key) for k in found)}"
+            found[key] = name, op, tree_map(lower, args), kwargs
     return found
 
 

@@ -25,12 +25,15 @@ def gradients(info, sample, move) -> list:
     inputs = [x for x in tree_leaves(arguments) if isinstance(x, torch.Tensor) and x.requires_grad]
     if not outputs or not inputs:
         raise Skipped("no result has a gradient")
-    return list(torch.autograd.grad(outputs, inputs, [cotangent(x, i) for i, x in enumerate(outputs)], allow_unused=True))
+    return list(torch.autograd.grad(outputs, inputs, [cotangent(x, i) for i, x in enumerate(outputs)],
+                                    allow_unused=True))
 
 
 def has_free_order(info, sample) -> bool:
     """Which of several equal elements gets a gradient is free where their order is."""
-    return info.name in POINTERS and not sample.kwargs.get("stable") and sample.input.unique().numel() < sample.input.numel()
+    if info.name not in POINTERS or sample.kwargs.get("stable"):
+        return False
+    return sample.input.unique().numel() < sample.input.numel()
 
 
 def trials(case: Case, run: Run):

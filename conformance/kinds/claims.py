@@ -29,4 +29,5 @@ def trials(case: Case, run: Run):
 
 
 KINDS = [Kind("dtypes", "every dtype that the CPU's kernels take is taken",
-              lambda: ((name, NO_DTYPE) for name, info in infos().items() if not info.name.startswith("_foreach_")), trials)]
+              lambda: ((name, NO_DTYPE) for name, info in infos().items() if not info.name.startswith("_foreach_")),
+              trials)]

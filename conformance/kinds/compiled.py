@@ -18,8 +18,8 @@ def trials(case: Case, run: Run):
             torch._dynamo.reset()
             compiled = torch.compile(lambda *args, **kwargs: info.op(*args, **kwargs), dynamic=False)
             seed_all(*words)
-            # Dynamo cannot trace upstream's wrapper that seeds and puts the generator's state back; random results are judged
-            # by their distribution anyway.
+            # Dynamo cannot trace upstream's wrapper that seeds and puts the generator's state back; random results are
+            # judged by their distribution anyway.
             plain = mock.patch("torch.testing._internal.common_methods_invocations.wrapper_set_seed",
                                lambda op, *args, **kwargs: op(*args, **kwargs))
             with plain, warnings.catch_warnings(record=True) as said:

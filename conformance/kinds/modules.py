@@ -77,4 +77,5 @@ def cases():
                 yield name, short(dtype)
 
 
-KINDS = [Kind("modules", "modules give the CPU's outputs, gradients and buffers, in training and evaluation", cases, trials)]
+KINDS = [Kind("modules", "modules give the CPU's outputs, gradients and buffers, in training and evaluation", cases,
+              trials)]

@@ -16,8 +16,8 @@ from conformance.samples import Draws, Mover, chosen, seed_all, to_cpu, widened
 UNWRITTEN = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 # Their index tensors have to be on the CPU, on every device (tensor_split checks it).
 CPU_ARGUMENTS = ("tensor_split",)
-# Where elements are equal their order is free, and so are these indices: what they point to must be right. Op -> position of
-# its argument `dim` after the input.
+# Where elements are equal their order is free, and so are these indices: what they point to must be right. Op ->
+# position of its argument `dim` after the input.
 POINTERS = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1}
 
 
@@ -26,7 +26,8 @@ def infos() -> dict[str, Any]:
     """Every OpInfo by its name and variant. JIT-ted CUDA strings (jiterator_*) are no ops of PyTorch and left out."""
     from torch.testing._internal import common_methods_invocations as db
 
-    lists = [db.op_db, db.foreach_unary_op_db, db.foreach_binary_op_db, db.foreach_pointwise_op_db, db.foreach_reduce_op_db,
+    lists = [db.op_db, db.foreach_unary_op_db, db.foreach_binary_op_db, db.foreach_pointwise_op_db,
+             db.foreach_reduce_op_db,
              db.foreach_other_op_db]
     return {name_of(info): info for infos in lists for info in infos if not info.name.startswith("jiterator_")}
 
@@ -59,8 +60,8 @@ def samples_of(case: Case, run: Run, requires_grad: bool = False, most: int | No
 
 
 def called(call: Callable, sample: Any, move: Callable[[Any], Any]) -> Any:
-    """The processed results of call(input, *args, **kwargs) with moved arguments; of a call that returns nothing, what it
-    wrote."""
+    """The processed results of call(input, *args, **kwargs) with moved arguments; of a call that returns nothing, what
+    it wrote."""
     arguments = move([sample.input, list(sample.args), sample.kwargs])
     result = call(arguments[0], *arguments[1], **arguments[2])
     return sample.output_process_fn_grad(arguments[0] if result is None else result)

@@ -56,7 +56,8 @@ def trials(case: Case, run: Run):
         def trial(kwargs=sample.kwargs):
             words = case.id, run.seed
             seed_all(*words)
-            want = reference(steps, info, {**kwargs, "capturable": False} if "capturable" in kwargs else kwargs, "forloop", "cpu")
+            want = reference(steps, info, {**kwargs, "capturable": False} if "capturable" in kwargs else kwargs,
+                             "forloop", "cpu")
             seed_all(*words)
             same(steps(info, kwargs, implementation, run.device), want, tolerances.tolerance(case))
 
@@ -70,4 +71,5 @@ def cases():
                 yield f"{name}.{implementation}", "float32"
 
 
-KINDS = [Kind("optimizers", "a few steps change parameters and state as the plain implementation on the CPU does", cases, trials)]
+KINDS = [Kind("optimizers", "a few steps change parameters and state as the plain implementation on the CPU does",
+              cases, trials)]

@@ -82,7 +82,8 @@ def has_ways(info) -> bool:
     if info.name in UNWRITTEN:
         return False
     foreach = info.name.startswith("_foreach_")
-    return bool(info.operator_variant or info.inplace_variant or (info.method_variant or info.supports_out) and not foreach)
+    return bool(info.operator_variant or info.inplace_variant or
+                (info.method_variant or info.supports_out) and not foreach)
 
 
 KINDS = [Kind("variants", "method, operator, in-place and out= calls give the CPU's results",

@@ -16,7 +16,8 @@ def load(path: Path = TABLE) -> tuple[str, list[dict[str, str]]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status 1 when no op matches."""
-    parser = argparse.ArgumentParser(prog="torch-pjrt ops", description="How each op of PyTorch runs on the device: native "
+    parser = argparse.ArgumentParser(prog="torch-pjrt ops",
+                                     description="How each op of PyTorch runs on the device: native "
                                      "(its lowering), decomposed, fallback (on the CPU), or not as on the CPU.")
     parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="ops, as add, linalg.* or *norm*")
     parser.add_argument("--json", action="store_true", help="one JSON list")

@@ -1,4 +1,5 @@
-"""Cases whose results are known: `python -m conformance run --plugin-cases fake_cases`. Each run is noted in $FAKE_LOG."""
+"""Cases whose results are known: `python -m conformance run --plugin-cases fake_cases`. Each run is noted in
+$FAKE_LOG."""
 import os
 import time
 
@@ -39,7 +40,8 @@ def absent(device):
 
 OPS = {"right": lambda device: answer(device, 2), "wrong": lambda device: answer(device, 3),
        "error": lambda device: answer("no device", 2), "crash": lambda device: os.abort(),
-       "hang": lambda device: time.sleep(1000), "unbuildable": lambda device: reference(torch.ones, -1), "skipped": absent,
+       "hang": lambda device: time.sleep(1000), "unbuildable": lambda device: reference(torch.ones, -1),
+       "skipped": absent,
        "right_again": lambda device: answer(device, 2), "fallback": eigenvalues, "decomposed": decomposed}
 
 

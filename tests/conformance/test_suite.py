@@ -18,7 +18,8 @@ from conformance.samples import Mover
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Of the fake cases on the CPU, where nothing is counted.
-EXPECTED = {"right": "ok", "right_again": "ok", "fallback": "ok", "decomposed": "ok", "wrong": "wrong", "error": "error",
+EXPECTED = {"right": "ok", "right_again": "ok", "fallback": "ok", "decomposed": "ok", "wrong": "wrong",
+            "error": "error",
             "crash": "crash", "hang": "timeout", "unbuildable": "ok", "skipped": "ok"}
 
 
@@ -35,7 +36,8 @@ def ask(monkeypatch, tmp_path):
     (tmp_path / "none.tsv").write_text("id\tresult\tcause\n")
 
     def call(*arguments, device="cpu", out="run.jsonl", faults="none.tsv"):
-        words = ["run", "--device", device, "--out", str(tmp_path / out), "--plugin-cases", "fake_cases", "--timeout", "4",
+        words = ["run", "--device", device, "--out", str(tmp_path / out), "--plugin-cases", "fake_cases", "--timeout",
+                 "4",
                  "--open-faults", str(tmp_path / faults), *arguments]
         monkeypatch.setattr(sys, "argv", ["conformance", *words])
         try:
@@ -124,7 +126,8 @@ def test_a_budget_is_the_same_slice_each_time_and_another_one_from_another_seed(
 
 @pytest.mark.parametrize("got, want", [
     (torch.ones(3), torch.ones(3) + 1e-4), (torch.ones(3), torch.ones(3).double()), (torch.ones(3), torch.ones(1, 3)),
-    (torch.tensor([1.0, torch.nan]), torch.ones(2)), ([torch.ones(3)], [torch.ones(3)] * 2), (torch.ones(3), 1.0), (1, 2),
+    (torch.tensor([1.0, torch.nan]), torch.ones(2)), ([torch.ones(3)], [torch.ones(3)] * 2), (torch.ones(3), 1.0), (1,
+                                                                                                                    2),
     (torch.tensor([torch.inf]), torch.tensor([-torch.inf])), (torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1]))])
 def test_a_difference_is_seen(got, want):
     same(want, want)
@@ -158,7 +161,8 @@ def test_other_distributions_are_told_apart():
 
 def test_inputs_keep_strides_bits_and_shared_memory_on_their_way():
     base = torch.randn(6, 4, dtype=torch.complex64)
-    inputs = [base, base[1::2].t(), base[0].conj(), torch._neg_view(base[1]), base.imag, torch.ones(1).expand(5), torch.empty(0, 3)]
+    inputs = [base, base[1::2].t(), base[0].conj(), torch._neg_view(base[1]), base.imag, torch.ones(1).expand(5),
+              torch.empty(0, 3)]
     moved = Mover("tpu")(inputs)
     for there, here in zip(moved, inputs):
         assert there.device.type == "tpu" and there.stride() == here.stride()
@@ -171,7 +175,8 @@ def test_inputs_keep_strides_bits_and_shared_memory_on_their_way():
 
 def row(id, result):
     kind, op, dtype = id.split("/")
-    return {"id": id, "kind": kind, "op": op, "dtype": dtype, "result": result, "reason": "", "seconds": 0.1, "passed": 1,
+    return {"id": id, "kind": kind, "op": op, "dtype": dtype, "result": result, "reason": "", "seconds": 0.1,
+            "passed": 1,
             "samples": 2}
 
 
@@ -192,7 +197,8 @@ def test_a_report_is_a_page_a_picture_a_table_and_a_comparison(tmp_path, monkeyp
 
     assert call(before, after, "--root", str(tmp_path)) == 0
     page = (tmp_path / "docs" / "ops.md").read_text()
-    assert "| `add` | wrong 1/2 |" in page and "| `mm` | native 1/2 |" in page and "`forward/add/float32` | wrong" in page
+    assert "| `add` | wrong 1/2 |" in page and "| `mm` | native 1/2 |" in page
+    assert "`forward/add/float32` | wrong" in page
     assert (tmp_path / "docs" / "ops.svg").read_text().count("wrong") == 1
     table = tmp_path / "python" / "torch_pjrt" / "ops.tsv"
     assert table.read_text().splitlines()[1:] == ["op\tforward float32", "add\twrong 1/2", "mm\tnative 1/2"]
@@ -253,7 +259,8 @@ def test_upstreams_own_files_run_on_the_device(tmp_path):
     (tmp_path / "test" / "test_ops.py").write_text(UPSTREAM_FILE)
     out = tmp_path / "out.jsonl"
     ended = subprocess.run([sys.executable, "-m", "conformance", "upstream", "--src", tmp_path, "--out", out], cwd=ROOT,
-                           capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": absolute(sys.path)})
+                           capture_output=True, text=True, timeout=200, env={**os.environ,
+                                                                             "PYTHONPATH": absolute(sys.path)})
     assert ended.returncode == 1, ended.stderr
     words = {row["id"].rpartition("/")[2]: row["result"] for row in results.read(out)[1]}
     assert words == {"test_right_tpu": "ok", "test_wrong_tpu": "wrong", "test_crash_tpu": "crash"}
