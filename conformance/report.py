@@ -60,8 +60,9 @@ def markdown(heads: list[dict], rows: dict[str, dict]) -> str:
     words = sorted(present, key=lambda word: (word not in PASSED, RESULTS.index(word)))
     lines = ["# Ops", "",
              "Written by `python -m conformance report`. How each op of PyTorch's own test lists (OpInfo) runs: by its "
-             "lowering (native), through PyTorch's decomposition (decomposed), on the CPU (fallback), or not as on the CPU "
-             "(wrong, error, crash, timeout). In a cell: the worst that happened, and how many of the samples passed.", "",
+             "lowering (native), through PyTorch's decomposition (decomposed), on the CPU (fallback), or not as on the "
+             "CPU (wrong, error, crash, timeout). In a cell: the worst that happened, and how many of the samples "
+             "passed.", "",
              f"{origin(heads)}.", "", "![cases by result](ops.svg)", "", "## Cases by result", "",
              "| kind | dtype | " + " | ".join(words) + " |", "|---|---|" + "---:|" * len(words)]
     for (kind, dtype), n in counts(rows).items():
