@@ -363,9 +363,9 @@ bool learn(Run &run, pj_call *call) {
   }
   // Asked also without a lowering: it checks the arguments as PyTorch does.
   std::optional<Meta> meta = run_meta(run);
-  if (meta && run.lowered()) {
-    pj_status status = pj_plan_create(device, call, meta->specs.data(), meta->specs.size());
-    run.layout = meta->layout;
+  if (run.lowered()) {  // where the meta kernel cannot tell, the core may have a rule
+    pj_status status = pj_plan_create(device, call, meta ? meta->specs.data() : nullptr, meta ? meta->specs.size() : 0);
+    if (meta) run.layout = meta->layout;
     if (!status) return true;
     if (pj_status_code(status) != PJ_UNIMPLEMENTED) check(status);
     pj_status_free(status);

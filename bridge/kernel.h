@@ -62,6 +62,7 @@ struct NumberRule {
   const char *op;
   size_t argument;
   Demand demand;
+  const char *refusal = "";  // PyTorch's sentence, up to the number
 };
 
 // What an op asks of memory that its written arguments share.
@@ -195,6 +196,10 @@ WrittenTypes written_types(const Run &run);
 // `arguments` of the overload against the `results` of its twin.
 void check_written_types(Run &run, const std::vector<c10::IValue> &arguments, const torch::jit::Stack &results,
                          WrittenTypes demand);
+
+// ---- refusals.cpp ---------------------------------------------------------------------------------------------------
+
+void check_refusals(Run &run);  // throws what the CPU throws, where PyTorch's meta kernel says it otherwise
 
 // ---- meta.cpp -------------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ IValue to_meta(const IValue &value, bool empty) {
 // Python errors that say "I cannot tell", not "this is wrong".
 bool cannot_tell(PyObject *type) {
   if (PyErr_GivenExceptionMatches(type, PyExc_NotImplementedError)) return true;
+  if (PyErr_GivenExceptionMatches(type, PyExc_AttributeError)) return true;  // of None: an optional argument it forgot
   const char *name = reinterpret_cast<PyTypeObject *>(type)->tp_name;
   return strstr(name, "DataDependent") || strstr(name, "DynamicOutputShape") || strstr(name, "UnsupportedFakeTensor");
 }
@@ -235,6 +236,7 @@ std::optional<Meta> run_meta(Run &run) {
   Stack results;
   std::vector<IValue> arguments;
   check_same_types(run);
+  check_refusals(run);
   if (!call_meta(run, &results, &arguments)) {
     // Of an op that only writes into its arguments, these say what the results are.
     if (!only_writes(run)) return std::nullopt;

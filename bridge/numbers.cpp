@@ -18,25 +18,25 @@ using Demand = NumberRule::Demand;
 
 // As aten/src/ATen/native/DistributionTemplates.h, Dropout.cpp, Activation.cpp and Fill.cpp check (torch 2.13).
 const NumberRule kRules[] = {
-    {"aten::normal_", 2, Demand::kNotNegative},
-    {"aten::normal_functional", 2, Demand::kNotNegative},
-    {"aten::normal.Tensor_float", 1, Demand::kNotNegative},
-    {"aten::normal.float_float", 1, Demand::kNotNegative},
-    {"aten::log_normal", 2, Demand::kPositive},
-    {"aten::log_normal_", 2, Demand::kPositive},
-    {"aten::cauchy", 2, Demand::kPositive},
-    {"aten::cauchy_", 2, Demand::kPositive},
-    {"aten::exponential", 1, Demand::kPositive},
-    {"aten::exponential_", 1, Demand::kPositive},
-    {"aten::geometric", 1, Demand::kOpenProbability},
-    {"aten::geometric_", 1, Demand::kOpenProbability},
-    {"aten::bernoulli.p", 1, Demand::kProbability},
-    {"aten::bernoulli_.float", 1, Demand::kProbability},
-    {"aten::native_dropout", 1, Demand::kProbability},
-    {"aten::uniform", 1, Demand::kNotAbove},
-    {"aten::uniform_", 1, Demand::kNotAbove},
-    {"aten::rrelu_with_noise", 2, Demand::kNotAbove},
-    {"aten::rrelu_with_noise_", 2, Demand::kNotAbove},
+    {"aten::normal_", 2, Demand::kNotNegative, "normal expects std >= 0.0, but found std "},
+    {"aten::normal_functional", 2, Demand::kNotNegative, "normal expects std >= 0.0, but found std "},
+    {"aten::normal.Tensor_float", 1, Demand::kNotNegative, "normal expects std >= 0.0, but found std "},
+    {"aten::normal.float_float", 1, Demand::kNotNegative, "normal expects std >= 0.0, but found std "},
+    {"aten::log_normal", 2, Demand::kPositive, "log_normal_ expects std > 0.0, but found std="},
+    {"aten::log_normal_", 2, Demand::kPositive, "log_normal_ expects std > 0.0, but found std="},
+    {"aten::cauchy", 2, Demand::kPositive, "cauchy_ expects sigma > 0.0, but found sigma="},
+    {"aten::cauchy_", 2, Demand::kPositive, "cauchy_ expects sigma > 0.0, but found sigma="},
+    {"aten::exponential", 1, Demand::kPositive, "exponential_ expects lambda > 0.0, but found lambda="},
+    {"aten::exponential_", 1, Demand::kPositive, "exponential_ expects lambda > 0.0, but found lambda="},
+    {"aten::geometric", 1, Demand::kOpenProbability, "geometric_ expects p to be in (0, 1), but got p="},
+    {"aten::geometric_", 1, Demand::kOpenProbability, "geometric_ expects p to be in (0, 1), but got p="},
+    {"aten::bernoulli.p", 1, Demand::kProbability, "bernoulli_ expects p to be in [0, 1], but got p="},
+    {"aten::bernoulli_.float", 1, Demand::kProbability, "bernoulli_ expects p to be in [0, 1], but got p="},
+    {"aten::native_dropout", 1, Demand::kProbability, "dropout probability has to be between 0 and 1, but got "},
+    {"aten::uniform", 1, Demand::kNotAbove, "uniform_ expects to return a [from, to) range, but found from="},
+    {"aten::uniform_", 1, Demand::kNotAbove, "uniform_ expects to return a [from, to) range, but found from="},
+    {"aten::rrelu_with_noise", 2, Demand::kNotAbove, "rrelu_with_noise expects lower <= upper, but found lower="},
+    {"aten::rrelu_with_noise_", 2, Demand::kNotAbove, "rrelu_with_noise expects lower <= upper, but found lower="},
     {"aten::pow.Tensor_Scalar", 1, Demand::kIntegerPower},
     {"aten::pow.Tensor_Scalar_out", 1, Demand::kIntegerPower},
     {"aten::pow_.Scalar", 1, Demand::kIntegerPower},
@@ -98,20 +98,16 @@ void check_numbers(Run &run) {
     return;
   }
   if (rule.demand == Demand::kIntegerPower) return check_power(run, number);
-  const auto &arguments = run.op.handle.schema().arguments();
   double x = number.toDouble();
-  auto demand = [&](bool met, const char *what) {
-    TORCH_CHECK(met, run.op.name, " expects ", arguments[rule.argument].name(), " ", what, ", but found ", x);
-  };
   switch (rule.demand) {
-    case Demand::kNotNegative: return demand(x >= 0, ">= 0");
-    case Demand::kPositive: return demand(x > 0, "> 0");
-    case Demand::kProbability: return demand(x >= 0 && x <= 1, "in [0, 1]");
-    case Demand::kOpenProbability: return demand(x > 0 && x < 1, "in (0, 1)");
+    case Demand::kNotNegative: TORCH_CHECK(x >= 0, rule.refusal, x); return;
+    case Demand::kPositive: TORCH_CHECK(x > 0, rule.refusal, x); return;
+    case Demand::kProbability: TORCH_CHECK(x >= 0 && x <= 1, rule.refusal, x); return;
+    case Demand::kOpenProbability: TORCH_CHECK(x > 0 && x < 1, rule.refusal, x); return;
     case Demand::kNotAbove: {
       double bound = run.argument(rule.argument + 1).toScalar().toDouble();
-      TORCH_CHECK(x <= bound, run.op.name, " expects ", arguments[rule.argument].name(), " <= ",
-                  arguments[rule.argument + 1].name(), ", but found ", x, " > ", bound);
+      TORCH_CHECK(x <= bound, rule.refusal, x, " > ", run.op.handle.schema().arguments()[rule.argument + 1].name(), "=",
+                  bound);
       return;
     }
     case Demand::kFits:

@@ -89,7 +89,9 @@ static void lower_soft_margin(pj_lowering *l) {
   hlo *h = l->h;
   pj_dtype dtype = pj_result_math(l, 0);
   hlo_value z = hlo_neg(h, hlo_mul(h, pj_as(l, 0, dtype), pj_as(l, 1, dtype)));
-  hlo_value loss = hlo_add(h, pj_relu(h, z), hlo_log1p(h, hlo_exp(h, hlo_neg(h, hlo_abs(h, z)))));
+  hlo_value loss = pj_dtype_is_complex(dtype)
+                       ? hlo_log1p(h, hlo_exp(h, z))
+                       : hlo_add(h, pj_relu(h, z), hlo_log1p(h, hlo_exp(h, hlo_neg(h, hlo_abs(h, z)))));
   return_reduced(l, loss, pj_int(l, 2));
 }
 

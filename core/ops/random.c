@@ -52,10 +52,13 @@ static void lower_uniform(pj_lowering *l) { uniform_between(l, 1, 2); }
 // aten::randn(size, ...), randn_like(self, ...)
 static void lower_randn(pj_lowering *l) { pj_return(l, 0, normal(l)); }
 
+// A mean that is a number is that of both parts of a complex result, a tensor's one of the whole.
 static hlo_value normal_with(pj_lowering *l, int mean, int std) {
   hlo *h = l->h;
-  hlo_value n = normal(l);
-  return hlo_add(h, pj_as(l, mean, n.dtype), hlo_mul(h, pj_as(l, std, n.dtype), n));
+  hlo_value n = normal(l), center = pj_as(l, mean, n.dtype);
+  if (pj_dtype_is_complex(n.dtype) && pj_kind(l, mean) != PJ_ARG_TENSOR)
+    center = hlo_complex(h, hlo_real(h, center), hlo_real(h, center));
+  return hlo_add(h, center, hlo_mul(h, pj_as(l, std, n.dtype), n));
 }
 
 // aten::normal.Tensor_Tensor(mean, std, generator)

@@ -103,16 +103,21 @@ static void lower_hash(pj_lowering *l) {
 
 static hlo_value self_1d(pj_lowering *l) { return pj_at_least_1d(l->h, pj_tensor(l, 0)); }
 
-static bool require_elements(pj_lowering *l, const char *op, hlo_value x, const pj_axes *axes) {
-  pj_code code = axes->count == x.rank ? PJ_INVALID_ARGUMENT : PJ_OUT_OF_RANGE;
-  return pj_require(l, pj_axes_size(x, axes) != 0, code,
-                    "%s: Expected reduction dim to be specified for input.numel() == 0, and of non-zero size", op);
+// Nothing has no extreme: neither a dimension that was named, nor all of them.
+static bool require_elements(pj_lowering *l, const char *op, int dim_argument, hlo_value x, const pj_axes *axes) {
+  bool named = dim_argument != NO_DIM && (pj_kind(l, dim_argument) == PJ_ARG_INT || pj_list_count(l, dim_argument) > 0);
+  for (int i = 0; named && i < axes->count; ++i)
+    if (!pj_require(l, x.dims[axes->dims[i]] != 0, PJ_OUT_OF_RANGE, "%s: Expected reduction dim %d to have non-zero size.",
+                    op, axes->dims[i]))
+      return false;
+  return pj_require(l, pj_axes_size(x, axes) != 0, PJ_INVALID_ARGUMENT, "%s: Expected reduction dim to be specified for "
+                    "input.numel() == 0. Specify the reduction dim with the 'dim' argument.", op);
 }
 
 static void extreme(pj_lowering *l, const char *name, hlo_op op, int dim_argument) {
   hlo_value x = self_1d(l);
   pj_axes axes = axes_of(l, dim_argument, x);
-  if (require_elements(l, name, x, &axes)) pj_return_reshaped(l, 0, pj_reduce(l->h, op, x, &axes));
+  if (require_elements(l, name, dim_argument, x, &axes)) pj_return_reshaped(l, 0, pj_reduce(l->h, op, x, &axes));
 }
 
 static void lower_amax(pj_lowering *l) { extreme(l, "amax()", HLO_MAX, 1); }
@@ -123,7 +128,7 @@ static void lower_min(pj_lowering *l) { extreme(l, "min()", HLO_MIN, NO_DIM); }
 static void extremes(pj_lowering *l, int dim_argument) {
   hlo_value x = self_1d(l);
   pj_axes axes = axes_of(l, dim_argument, x);
-  if (!require_elements(l, "aminmax()", x, &axes)) return;
+  if (!require_elements(l, "aminmax", dim_argument, x, &axes)) return;
   pj_return_reshaped(l, 0, pj_reduce(l->h, HLO_MIN, x, &axes));
   pj_return_reshaped(l, 1, pj_reduce(l->h, HLO_MAX, x, &axes));
 }
@@ -134,7 +139,7 @@ static void lower_aminmax_all(pj_lowering *l) { extremes(l, NO_DIM); }
 static void extreme_with_index(pj_lowering *l, const char *name, hlo_op op) {
   hlo_value x = self_1d(l);
   pj_axes axes = pj_axes_argument(l, 1, x.rank);
-  if (!require_elements(l, name, x, &axes)) return;
+  if (!require_elements(l, name, 1, x, &axes)) return;
   hlo_value value = pj_reduce(l->h, op, x, &axes);
   pj_return_reshaped(l, 0, value);
   pj_return_reshaped(l, 1, pj_arg_extreme(l->h, x, value, axes.dims[0]));
@@ -147,7 +152,7 @@ static void lower_min_dim(pj_lowering *l) { extreme_with_index(l, "min()", HLO_M
 static void arg_extreme(pj_lowering *l, const char *name, hlo_op op) {
   hlo_value x = pj_present(l, 1) ? self_1d(l) : hlo_flatten(l->h, pj_tensor(l, 0));
   pj_axes axes = pj_axes_argument(l, 1, x.rank);
-  if (!require_elements(l, name, x, &axes)) return;
+  if (!require_elements(l, name, 1, x, &axes)) return;
   pj_return_reshaped(l, 0, pj_arg_extreme(l->h, x, pj_reduce(l->h, op, x, &axes), axes.dims[0]));
 }
 

@@ -29,6 +29,13 @@ static int like_argument_1(const pj_signature *s, pj_type *out) {
   return 1;
 }
 
+// (hy, cy, workspace). PyTorch's meta kernel wants biases.
+static int lstm_types(const pj_signature *s, pj_type *out) {
+  out[0] = out[1] = pj_argument_type(s, 2);
+  out[2] = pj_argument_type(s, 0);
+  return 3;
+}
+
 // PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
 static int grouped_mm_types(const pj_signature *s, pj_type *out) {
   pj_type a = pj_argument_type(s, 0), b = pj_argument_type(s, 1);
@@ -130,6 +137,7 @@ static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::_ctc_loss_backward", like_argument_1),
     TYPED("aten::_ctc_loss_backward.Tensor", like_argument_1),
     TYPED("aten::_grouped_mm", grouped_mm_types),
+    TYPED("aten::_thnn_fused_lstm_cell", lstm_types),
     TYPED("aten::geqrf", geqrf_types),
 };
 

@@ -103,7 +103,8 @@ static hlo_value mean_reduced(pj_lowering *l, const pj_positions *at, hlo_value 
   if (!include_self) whole.base = pj_positions_write(l, HLO_SECOND, &whole, at, hlo_constant_int(h, dtype, 0));
   hlo_value total = pj_positions_write(l, HLO_ADD, &whole, at, updates);
   whole.base = hlo_full(h, dtype, x.rank, x.dims, include_self);
-  hlo_value count = hlo_max(h, pj_positions_write(l, HLO_ADD, &whole, at, one), one);
+  hlo_value count = pj_positions_write(l, HLO_ADD, &whole, at, one);
+  count = hlo_select(h, hlo_eq(h, count, hlo_constant_int(h, dtype, 0)), one, count);
   return pj_dtype_is_integer(dtype) ? pj_floor_divide(h, total, count) : hlo_div(h, total, count);
 }
 

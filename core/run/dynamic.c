@@ -48,7 +48,7 @@ pj_status pj_call_resolve(pj_device *device, pj_call *call) {
 
 pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DYNAMIC_RESULTS], size_t *out_count) {
   const pj_dynamic_op *dynamic = pj_dynamic_find(call->op->name);
-  if (!dynamic) return pj_error(PJ_INTERNAL, "%s has neither result types nor a rule for them", call->op->name);
+  if (!dynamic) return pj_error(PJ_UNIMPLEMENTED, "%s has neither result types nor a rule for them", call->op->name);
   pj_signature *signature;
   PJ_TRY(pj_signature_create(call->op->name, call->words, call->word_count, false, NULL, 0, &signature));
   pj_type types[PJ_DYNAMIC_RESULTS];

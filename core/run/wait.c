@@ -5,13 +5,20 @@
 
 // ---- flags of indices -----------------------------------------------------------------------------------------------
 
+// PyTorch's gather and scatter say RuntimeError where its other index ops say IndexError.
+static pj_code code_of(const char *op) {
+  bool plain = !strncmp(op, "aten::gather", 12) || !strncmp(op, "aten::scatter", 13);
+  return plain ? PJ_INVALID_ARGUMENT : PJ_OUT_OF_RANGE;
+}
+
 static pj_status read_check(pj_runtime *runtime, const pj_check *check) {
   bool flags[256];
   bool *many = check->program->check_count > sizeof flags ? malloc(check->program->check_count) : NULL;
   bool *read = many ? many : flags;
   pj_status status = pj_buffer_to_host(runtime->client, check->flags, read, check->program->check_count);
   for (uint32_t i = 0; i < check->program->check_count && !status; ++i)
-    if (read[i]) status = pj_error(PJ_OUT_OF_RANGE, "index out of range in %s", check->program->checks[i]);
+    if (read[i])
+      status = pj_error(code_of(check->program->checks[i]), "index out of range in %s", check->program->checks[i]);
   free(many);
   return status;
 }

