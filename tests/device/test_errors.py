@@ -141,3 +141,28 @@ def test_an_ignored_class_is_in_range():
     scores, target = torch.randn(4, 5), torch.tensor([-100, 4, 0, -100])
     same(F.cross_entropy(scores.to("tpu"), target.to("tpu")), F.cross_entropy(scores, target))
     torch.tpu.synchronize()
+
+
+@pytest.mark.parametrize("call", [
+    lambda d: t(d, 0, 3).amax(0), lambda d: t(d, 0).amin(), lambda d: t(d, 2, 0).aminmax(dim=1), lambda d: t(d, 0).aminmax(),
+    lambda d: torch.cat([t(d, 2), t(d, 2, 2)]), lambda d: torch.cat([t(d, 2), t(d)]),
+    lambda d: t(d, 2, dtype=torch.int64).mean(), lambda d: t(d, 2, 2, dtype=torch.int64).mean(0),
+    lambda d: t(d, 3).masked_fill(t(d, 3), 1.0), lambda d: t(d, 3).masked_fill_(t(d, 3) > 0, t(d, 2)),
+    lambda d: t(d, 2).cauchy_(0, -1), lambda d: t(d, 2).exponential_(-1), lambda d: t(d, 2).geometric_(2),
+    lambda d: t(d, 2).log_normal_(0, -1), lambda d: t(d, 2).uniform_(2, 1), lambda d: t(d, 2).normal_(0, -1),
+    lambda d: torch.cholesky(-t(d, 1, 1))])
+def test_bad_arguments_are_refused_in_the_cpus_words(call):
+    with pytest.raises(Exception) as expected:
+        call("cpu")
+    with pytest.raises(type(expected.value)) as refused:
+        call("tpu")
+    assert str(refused.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
+def test_an_index_that_gather_and_scatter_cannot_take_is_the_cpus_exception():
+    for call in (lambda d: t(d, 3).gather(0, torch.tensor([5], device=d)),
+                 lambda d: t(d, 3).scatter(0, torch.tensor([5], device=d), 1.0)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            call("cpu")
+        with pytest.raises(RuntimeError, match="index out of range in aten::(gather|scatter)"):
+            call("tpu").cpu()

@@ -276,3 +276,20 @@ def test_writes_at_moving_places_equal_the_cpus():
             t[i:i + 1].scatter_add_(1, torch.zeros(1, 1, 8, dtype=torch.long, device=t.device), torch.ones(1, 1, 8, dtype=t.dtype, device=t.device))
             t.view(torch.uint8)[i, 3, 2:4] = torch.tensor([0, 64], dtype=torch.uint8, device=t.device)
     same(y, x)
+
+
+def test_lengths_of_sequences_that_change_make_no_program(native):
+    log_probs, targets = torch.randn(9, 2, 5).log_softmax(2), torch.tensor([[1, 2, 2, 3], [4, 1, 1, 2]])
+    results = []
+
+    def step(device, inputs, lengths):
+        x = log_probs.detach().to(device).requires_grad_()
+        loss = F.ctc_loss(x, targets.to(device), torch.tensor(inputs), torch.tensor(lengths))
+        loss.backward()
+        return torch.cat([loss.detach().reshape(1), x.grad.flatten()])
+
+    step("tpu", [9, 9], [4, 4])
+    batches = [([9, 8], [4, 3]), ([9, 5], [4, 1]), ([6, 9], [2, 4])]
+    assert counted(lambda: results.extend(step("tpu", *batch) for batch in batches))["programs"] == 0
+    for batch, result in zip(batches, results):
+        same(result, step("cpu", *batch), rtol=1e-4, atol=1e-5)

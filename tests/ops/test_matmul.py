@@ -80,3 +80,12 @@ def test_operands_of_two_dtypes_and_bools_are_refused():
 def test_the_trilinear_sum_equals_the_cpus():
     i1, i2, i3 = make(torch.float32, 4, 3), make(torch.float32, 6, 3, 5), make(torch.float32, 4, 5)
     compare("aten::_trilinear", i1, i2, i3, [1, 3], [0], [1, 2], [2, 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("rowwise", [0, 1])
+def test_the_scaled_products_of_lists_equal_the_cpus(rowwise):
+    a, b = (make(torch.float32, 16, 32, seed=i).to(torch.float8_e4m3fn) for i in range(2))
+    scales = [torch.rand(16, 1), torch.rand(1, 16)] if rowwise else [torch.tensor([0.5]), torch.tensor([0.25])]
+    bias = make(torch.float32, 16).bfloat16()
+    arguments = ([scales[0]], [rowwise], [0], [scales[1]], [rowwise], [0], bias, torch.bfloat16)
+    compare("aten::_scaled_mm_v2", a, b.t(), *arguments, rtol=2e-2, atol=2e-2)
