@@ -20,7 +20,7 @@ from plugins import installed_plugins  # noqa: E402
 MAX_RANK = 16
 DTYPES = {torch.bool: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6, torch.uint16: 7,
           torch.uint32: 8, torch.uint64: 9, torch.float16: 10, torch.float32: 11, torch.float64: 12, torch.bfloat16: 13,
-          torch.complex64: 14, torch.complex128: 15}
+          torch.complex64: 14, torch.complex128: 15, torch.float8_e5m2: 16, torch.float8_e4m3fn: 17}
 TORCH_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 ERRORS = {11: IndexError, 12: NotImplementedError, 100: TypeError, 101: ValueError}
 RANDOM, WRITES, DYNAMIC = 1, 2, 4
