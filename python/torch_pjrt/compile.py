@@ -161,3 +161,4 @@ def compile_graph(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable:
 
 backend = aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph,
                        keep_inference_input_mutations=True)
+"""The backend "tpu" of torch.compile: takes a graph and example inputs, gives the callable that runs it."""

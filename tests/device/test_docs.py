@@ -1,0 +1,101 @@
+"""The documents say what is so: their Python runs, and what is written down twice is the same."""
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch_pjrt
+from child import ROOT, run
+from torch_pjrt import _core
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# A block of Python, and the comment above it that says why it is not run, if there is one.
+BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]+?) -->\n)?```python\n(?P<code>.*?)^```$", re.M | re.S)
+
+
+def blocks(page: Path) -> list[str]:
+    """The blocks that run, each at the line that it has in the page."""
+    text = page.read_text()
+    found = [match for match in BLOCK.finditer(text) if not match["reason"]]
+    return ["\n" * text.count("\n", 0, match.start("code")) + match["code"] for match in found]
+
+
+@pytest.mark.eager("strict")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_the_python_of_a_page_runs_in_its_order(page, tmp_path):
+    """In a folder of its own, with errors where an op falls back."""
+    run(f"""
+    import os
+    os.chdir({str(tmp_path)!r})
+    names = {{"__name__": "__main__"}}
+    for code in {blocks(page)!r}:
+        exec(compile(code, {str(page)!r}, "exec"), names)
+    """, prelude="", TORCH_PJRT_FALLBACK="error")
+
+
+def test_every_block_of_python_is_found():
+    for page in PAGES:
+        assert len(BLOCK.findall(page.read_text())) == len(re.findall(r"^```py", page.read_text(), re.M)), page.name
+
+
+def test_every_link_between_pages_leads_to_a_file():
+    for page in [*PAGES, ROOT / "SECURITY.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    written = {torch_pjrt.__version__, _core.library().pj_version().decode()}
+    for file in ("CMakeLists.txt", "core/CMakeLists.txt"):
+        written |= set(re.findall(r"^project\(\w+ VERSION ([\d.]+)", (ROOT / file).read_text(), re.M))
+    assert written == {version}
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_support_page_has_the_numbers_of_the_code():
+    page = (ROOT / "docs" / "support.md").read_text()
+    file_format = re.search(r"FORMAT_VERSION = (\d+)", (ROOT / "core/run/disk_cache.c").read_text())[1]
+    for row in (f"| libpj ABI | {_core.library().pj_abi()} |", f"| cache entry format | {file_format} |",
+                f"| package | {torch_pjrt.__version__} |"):
+        assert row in page, row
+
+
+def test_the_page_of_environment_variables_is_that_of_the_code():
+    made = subprocess.run([sys.executable, "-m", "torch_pjrt._env"], capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs" / "environment.md").read_text() == made
+
+
+def public(module) -> dict:
+    return {f"{module.__name__}.{name}": value for name, value in vars(module).items() if not name.startswith("_")
+            and getattr(value, "__module__", None) == module.__name__ and (inspect.isclass(value) or callable(value))}
+
+
+def test_every_public_name_of_the_reference_has_a_docstring():
+    names = {}
+    for module in (torch_pjrt.tpu, torch_pjrt.memory, torch_pjrt.streams, torch_pjrt.random):
+        names |= public(module)
+    assert len(names) > 50
+    assert not [name for name, value in names.items() if not value.__doc__]
+
+
+def test_every_public_c_function_is_in_the_c_reference(tmp_path):
+    subprocess.run([sys.executable, ROOT / "tools" / "c_reference.py", tmp_path], check=True)
+    headers = sorted((ROOT / "core" / "include" / "pj").glob("*.h"))
+    assert sorted(page.stem for page in tmp_path.glob("*.md")) == [header.stem for header in headers]
+    for header in headers:
+        page = (tmp_path / f"{header.stem}.md").read_text()
+        functions = re.findall(r"^(?:PJ_EXPORT|static inline) .*?(\w+)\(", header.read_text(), re.M)
+        code = "\n".join(re.findall(r"^```c\n(.*?)^```$", page, re.M | re.S))
+        assert not [name for name in functions if f"{name}(" not in code], header.name
+        assert "PJ_EXPORT" not in code and "extern" not in code, header.name
+
+
+def test_the_doctors_report_which_an_issue_asks_for_is_json():
+    done = subprocess.run([sys.executable, "-m", "torch_pjrt", "doctor", "--json"], capture_output=True, text=True)
+    assert json.loads(done.stdout)
+    assert "torch-pjrt doctor --json" in (ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text()
