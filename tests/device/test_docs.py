@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch_pjrt
+import yaml
 from child import ROOT, run
 from torch_pjrt import _core
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+HEADERS = sorted((ROOT / "core" / "include" / "pj").glob("*.h"))
 # A block of Python, and the comment above it that says why it is not run, if there is one.
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]+?) -->\n)?```python\n(?P<code>.*?)^```$", re.M | re.S)
 
@@ -85,14 +87,26 @@ def test_every_public_name_of_the_reference_has_a_docstring():
 
 def test_every_public_c_function_is_in_the_c_reference(tmp_path):
     subprocess.run([sys.executable, ROOT / "tools" / "c_reference.py", tmp_path], check=True)
-    headers = sorted((ROOT / "core" / "include" / "pj").glob("*.h"))
-    assert sorted(page.stem for page in tmp_path.glob("*.md")) == [header.stem for header in headers]
-    for header in headers:
+    assert sorted(page.stem for page in tmp_path.glob("*.md")) == [header.stem for header in HEADERS]
+    for header in HEADERS:
         page = (tmp_path / f"{header.stem}.md").read_text()
         functions = re.findall(r"^(?:PJ_EXPORT|static inline) .*?(\w+)\(", header.read_text(), re.M)
         code = "\n".join(re.findall(r"^```c\n(.*?)^```$", page, re.M | re.S))
         assert not [name for name in functions if f"{name}(" not in code], header.name
         assert "PJ_EXPORT" not in code and "extern" not in code, header.name
+
+
+def test_the_workflow_runs_every_part_of_the_tests():
+    parts = re.search(r"^PARTS = \{(.*)\}$", (ROOT / "tools" / "test.py").read_text(), re.M)[1]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["part"] == re.findall(r'"(\w+)":', parts)
+
+
+def test_every_page_is_in_the_sites_menu():
+    menu = re.findall(r": ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = [str(page.relative_to(ROOT)) for page in PAGES] + ["SECURITY.md", "CHANGELOG.md"]
+    headers = [f"reference/c/{header.stem}.md" for header in HEADERS]
+    assert sorted(name for name in menu if not name.startswith("reference/torch")) == sorted(pages + headers)
 
 
 def test_the_doctors_report_which_an_issue_asks_for_is_json():
