@@ -2,10 +2,12 @@
 
     python benchmarks/compare.py [--rounds 9] [--case NAME] [--clock wall|cpu] [--out out/benchmark.json]
 
-Each contender is a process of its own that waits while the others are measured: torch-pjrt (ours: strict eager; fused: 64
-ops a region), PyTorch on the CPU, JAX on the same plugin file, and a C loop over the plugin (raw). A round asks every contender
-of a case in turn; a ratio is the median over the rounds of the ratios within a round. The table and the JSON carry the versions and the plugin file. On a machine
-that others use too, `--clock cpu` compares CPU seconds of all threads: right for add and item, which run on one.
+Each contender is a process of its own that waits while the others are measured: torch-pjrt in its modes (ours: strict
+eager; fused and adaptive: 64 ops a region; compiled: torch.compile), PyTorch on the CPU, JAX on the same plugin file, and a C
+loop over the plugin (raw). A round asks every contender of a case in turn; a ratio is the median over the rounds of the
+ratios within a round. The first losses of a model must agree in all contenders. The table and the JSON carry the versions and
+the plugin file. On a machine that others use too, `--clock cpu` compares CPU seconds of all threads: right for add and item,
+which run on one.
 """
 import argparse
 import json
@@ -19,17 +21,37 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# Case -> what it measures, its contenders, and the bounds that the project holds itself to: (ours over whom, at most).
+OURS = {"ours": {}, "fused": {"TORCH_PJRT_EAGER": "fused"}, "adaptive": {"TORCH_PJRT_EAGER": "adaptive"}, "compiled": {}}
+MODES = [*OURS, "torch", "jax"]
+
+# Case -> what it measures, its contenders, and the bounds that the project holds itself to: (who, over whom, at most).
 CASES = {
-    "add": ("us per `a + b` of 9 floats, chained", ["ours", "fused", "torch", "jax", "raw"], [("jax", 0.5), ("raw", 1.4)]),
-    "to_device": ("ms for .to of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
-    "to_host": ("ms for .cpu of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("torch", 2.0)]),
-    "item": ("us for .item() of a ready scalar", ["ours", "torch", "jax", "raw"], [("raw", 3.0)]),
+    "add": ("us per `a + b` of 9 floats, chained", ["ours", "fused", "torch", "jax", "raw"],
+            [("ours", "jax", 0.5), ("ours", "raw", 1.4)]),
+    "to_device": ("ms for .to of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("ours", "torch", 2.0)]),
+    "to_host": ("ms for .cpu of 64 MiB (torch: clone)", ["ours", "torch", "jax"], [("ours", "torch", 2.0)]),
+    "item": ("us for .item() of a ready scalar", ["ours", "torch", "jax", "raw"], [("ours", "raw", 3.0)]),
     "write_1": ("us for a write of 16 rows into 1 MiB", ["ours", "torch"], []),
     "write_256": ("us for the same into 256 MiB", ["ours", "torch"], []),
     "matmul": ("ms for a 512 x 512 float32 product", ["ours", "torch", "jax"], []),
     "exp": ("ms for exp of 4 M floats", ["ours", "torch", "jax"], []),
+    "train_4": ("ms per training step, Qwen3-style, 4 layers, f32", MODES,
+                [("compiled", "jax", 1.0), ("fused", "jax", 1.05), ("adaptive", "jax", 1.05)]),
+    "train_bf16": ("ms per training step of the same in bf16", MODES,
+                   [("compiled", "jax", 1.0), ("fused", "jax", 1.05), ("adaptive", "jax", 1.05)]),
+    "train_2": ("ms per training step, 2 layers", MODES, []),
+    "train_8": ("ms per training step, 8 layers", MODES, []),
+    "train_16": ("ms per training step, 16 layers", MODES, []),
+    "train_resnet": ("ms per training step, ResNet, 32 x 3 x 32 x 32", MODES, [("compiled", "jax", 1.05), ("fused", "jax", 1.05)]),
+    "lstm": ("ms for 100 LSTM steps, forward and backward", MODES, [("fused", "jax", 1.5)]),
+    "decode": ("ms per greedy token, static cache of 1024", MODES, [("compiled", "jax", 1.05)]),
+    "chain_small": ("ms for 1,000 elementwise ops over 9 floats", ["ours", "fused", "adaptive", "torch"], [("fused", "torch", 1.8)]),
+    "chain_large": ("ms for 100 elementwise ops over 4 M floats", ["ours", "fused", "adaptive", "torch"], [("fused", "ours", 0.2)]),
 }
+
+# Contenders round differently, and a step's rounding goes into the next one's weights.
+LOSS_TOLERANCE = {"train_bf16": 1e-2}
+MOST_LOSS_DIFFERENCE = 1e-3
 
 CLOCKS = ["wall", "cpu"]
 
@@ -42,11 +64,10 @@ class Contender:
 
     def __init__(self, name, plugin):
         environment = dict(os.environ, TORCH_PJRT_PLUGIN=str(plugin))
-        if name == "fused":
-            environment["TORCH_PJRT_EAGER"] = "fused"
+        environment.update(OURS.get(name, {}))
         if name == "jax":
             environment.update(PJRT_NAMES_AND_LIBRARY_PATHS=f"peer:{plugin}", JAX_PLATFORMS="peer", TF_CPP_MIN_LOG_LEVEL="3")
-        command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", {"fused": "ours"}.get(name, name)]
+        command = [build_raw(), str(plugin)] if name == "raw" else [sys.executable, HERE / "contender.py", {"fused": "ours", "adaptive": "ours"}.get(name, name)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                         env=environment)
         self.version = self.process.stdout.readline().strip()
@@ -59,7 +80,8 @@ class Contender:
         answer = self.process.stdout.readline()
         if not answer:
             sys.exit(f"a contender died in case {case}")
-        return dict(zip(CLOCKS, map(float, answer.split()), strict=True))
+        answer = json.loads(answer)
+        return dict(zip(CLOCKS, answer["seconds"], strict=True), losses=answer["losses"])
 
 
 def build_raw():
@@ -74,17 +96,28 @@ def build_raw():
     return program
 
 
+def check_losses(case, first):
+    """All contenders do the same work."""
+    most = LOSS_TOLERANCE.get(case, MOST_LOSS_DIFFERENCE)
+    reference = next(iter(first.values()))
+    for name, losses in first.items():
+        if any(abs(a - b) > most * max(abs(a), 1) for a, b in zip(losses, reference, strict=True)):
+            sys.exit(f"{case}: the losses of {name} are {losses}, of {next(iter(first))} {reference}")
+
+
 def run_case(case, contenders, rounds, clock):
-    measured = {name: [] for name in CASES[case][1]}
-    for name in measured:
-        contenders[name].measure(case)  # warm: compiles, caches
+    names = CASES[case][1]
+    check_losses(case, {name: contenders[name].measure(case)["losses"] for name in names})  # warm: compiles, caches
+    measured = {name: [] for name in names}
     for _ in range(rounds):
-        for name in measured:
-            measured[name].append(contenders[name].measure(case))
+        for name in names:
+            answer = contenders[name].measure(case)
+            measured[name].append({c: answer[c] for c in CLOCKS})
     medians = {name: statistics.median(v[clock] for v in values) for name, values in measured.items()}
-    ratios = {name: statistics.median(a[clock] / b[clock] for a, b in zip(measured["ours"], values))
-              for name, values in measured.items()}
-    return {"seconds": medians, "ours over": ratios, "all": measured}
+    ratios = {who: {name: statistics.median(a[clock] / b[clock] for a, b in zip(measured[who], values))
+                    for name, values in measured.items()}
+              for who in names if who in OURS}
+    return {"seconds": medians, "over": ratios, "all": measured}
 
 
 def second_process():
@@ -130,10 +163,10 @@ def main():
         result = report["cases"][case] = run_case(case, contenders, options.rounds, options.clock)
         scale = 1e6 if what.startswith("us") else 1e3
         times = "  ".join(f"{name} {seconds * scale:.2f}" for name, seconds in result["seconds"].items())
-        print(f"{case:<10} {what:<44} {times}")
-        for other, most in bounds:
-            ratio = result["ours over"][other]
-            print(f"{'':<10} ours over {other}: {ratio:.2f} (at most {most}){'' if ratio <= most else '  NOT MET'}")
+        print(f"{case:<12} {what:<50} {times}", flush=True)
+        for who, other, most in bounds:
+            ratio = result["over"][who][other]
+            print(f"{'':<10} {who} over {other}: {ratio:.2f} (at most {most}){'' if ratio <= most else '  NOT MET'}")
             broken |= ratio > most
     if {"write_1", "write_256"} <= report["cases"].keys():
         small, large = (report["cases"][case]["all"]["ours"] for case in ("write_1", "write_256"))

@@ -27,7 +27,103 @@ def timed(repeat, work, finish):
     return clock.read()
 
 
-def torch_cases(device):
+def losses_of(run, steps=5):
+    """The losses of the first steps, which every contender must agree on."""
+    return [run().item() for _ in range(steps)]
+
+
+def steps_of(make, wait, repeat):
+    """A case of a model, which is made at the first call and told by `losses` what its first steps gave."""
+    run = None
+
+    def measure():
+        nonlocal run
+        if not run:
+            run = make()
+            measure.losses = losses_of(run)
+        return timed(repeat, run, wait)
+    measure.losses = []
+    return measure
+
+
+def torch_models(device, compiled, wait):
+    import torch
+    import torch.nn.functional as F
+
+    import models as m
+
+    compile = (lambda model: torch.compile(model, backend="tpu" if device == "tpu" else "inductor")) if compiled else lambda f: f
+
+    def trainer(model, loss, *batch):
+        model = model.to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=m.LEARNING_RATE, betas=m.BETAS, eps=m.EPSILON, weight_decay=m.DECAY,
+                                      fused=True)
+        batch = [torch.as_tensor(x).to(device) for x in batch]
+        forward = compile(lambda *batch: loss(model, *batch))
+
+        def run():
+            value = forward(*batch)
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return value
+        return run
+
+    def qwen(layers, dtype):
+        ids = m.tokens()
+        return trainer(m.load(m.Qwen(layers)).to(dtype), lambda f, x, y: F.cross_entropy(f(x).float().flatten(0, 1), y.flatten()),
+                       ids[:, :-1].copy(), ids[:, 1:].copy())
+
+    def lstm():
+        import numpy as np
+        model = m.load(m.LSTM()).to(device)
+        x = torch.from_numpy(np.random.default_rng(1).standard_normal((m.LSTM.STEPS, m.LSTM.BATCH, m.LSTM.WIDTH)).astype("float32"))
+        x, forward = x.to(device), compile(model)
+
+        def run():
+            model.zero_grad()
+            value = forward(x)
+            value.backward()
+            return value
+        return run
+
+    def decode(layers, length):
+        model = m.load(m.Qwen(layers)).to(device)
+        caches = [[torch.zeros(m.BATCH, m.KV_HEADS, length, m.HEAD, device=device) for _ in range(2)] for _ in range(layers)]
+        ids, position = torch.zeros(m.BATCH, 1, dtype=torch.long, device=device), torch.zeros(1, dtype=torch.long, device=device)
+        step = compile(model.decode)
+
+        @torch.no_grad()
+        def run():
+            nonlocal ids
+            ids = step(ids, position, caches)
+            position.add_(1)
+            return ids.float().mean()
+        return run
+
+    def chain(size, ops=1000):
+        x = torch.ones(size, device=device)
+
+        def run():
+            y = x
+            for _ in range(ops // 2):
+                y = (y + 1) * 0.5
+            return y
+        return run
+
+    f32, bf16 = torch.float32, torch.bfloat16
+    cases = {f"train_{layers}": steps_of(lambda layers=layers: qwen(layers, f32), wait, 2) for layers in (2, 4, 8, 16)}
+    return cases | {
+        "train_bf16": steps_of(lambda: qwen(4, bf16), wait, 2),
+        "train_resnet": steps_of(lambda: trainer(m.load(m.ResNet()), lambda f, x, y: F.cross_entropy(f(x), y), *m.images()), wait, 2),
+        "lstm": steps_of(lstm, wait, 2),
+        "decode": steps_of(lambda: decode(4, 1024), wait, 16),
+        "chain_small": lambda: timed(3, chain(9), wait),
+        "chain_large": lambda: timed(1, chain(4 * 1024 * 1024, 100), wait),
+    }
+
+
+def torch_cases(device, compiled):
     import torch
 
     def wait(_):
@@ -71,7 +167,7 @@ def torch_cases(device):
         "write_256": write(256),
         "matmul": lambda: timed(10, lambda: square @ square, wait),
         "exp": lambda: timed(5, many.exp, wait),
-    }, f"torch {torch.__version__}"
+    } | torch_models(device, compiled, wait), f"torch {torch.__version__}"
 
 
 def jax_cases():
@@ -97,7 +193,22 @@ def jax_cases():
     def wait(x):
         jax.block_until_ready(x)
 
-    return {
+    import models_jax as m
+
+    def decode():
+        run = m.decoder(4, 1024)
+        return lambda: run().mean()
+
+    def lstm():
+        run = m.lstm()
+        return lambda: run()[0]
+
+    cases = {f"train_{layers}": steps_of(lambda layers=layers: m.train_qwen(layers, jnp.float32), wait, 2) for layers in (2, 4, 8, 16)}
+    return cases | {
+        "train_bf16": steps_of(lambda: m.train_qwen(4, jnp.bfloat16), wait, 2),
+        "train_resnet": steps_of(m.train_resnet, wait, 2),
+        "lstm": steps_of(lstm, wait, 2),
+        "decode": steps_of(decode, wait, 16),
         "add": add,
         "to_device": lambda: timed(3, lambda: jax.device_put(host), wait),
         "to_host": lambda: timed(3, lambda: np.array(there + 0), lambda _: None),
@@ -130,10 +241,13 @@ def main():
     if name == "first_step":
         first_step()
         return
-    cases, version = {"ours": lambda: torch_cases("tpu"), "torch": lambda: torch_cases("cpu"), "jax": jax_cases}[name]()
+    cases, version = {"ours": lambda: torch_cases("tpu", False), "compiled": lambda: torch_cases("tpu", True),
+                      "torch": lambda: torch_cases("cpu", False), "jax": jax_cases}[name]()
     print(version, flush=True)
     for line in sys.stdin:
-        print(*cases[line.strip()](), flush=True)
+        case = cases[line.strip()]
+        seconds = case()
+        print(json.dumps({"seconds": seconds, "losses": getattr(case, "losses", [])}), flush=True)
 
 
 if __name__ == "__main__":

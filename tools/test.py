@@ -3,7 +3,7 @@
     python tools/test.py [--only PART[,PART]] [--jobs N]
 
 Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, and the Python tests in each eager mode:
-strict (all), fused and adaptive (device and models); counts.
+strict (all), fused and adaptive (device and models); conformance (a slice of the cases of conformance/); counts.
 """
 import argparse
 import os
@@ -119,11 +119,18 @@ def adaptive(jobs):
     return python_tests(jobs, "tests/device", "tests/models", TORCH_PJRT_EAGER="adaptive")
 
 
+def conformance(jobs):
+    out = BUILD / "conformance.jsonl"
+    out.unlink(missing_ok=True)
+    return run([sys.executable, "-m", "conformance", "run", "--budget", "5m", "--jobs", jobs, "--out", out])
+
+
 def counts(jobs):
     return run([sys.executable, "tools/loc.py", "--check"])
 
 
-PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive, "counts": counts}
+PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive,
+         "conformance": conformance, "counts": counts}
 
 
 def main():

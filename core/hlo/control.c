@@ -207,3 +207,13 @@ void hlo_custom_call(hlo *h, const char *target, const char *backend_config, con
 hlo_value hlo_optimization_barrier(hlo *h, hlo_value x) {
   return hlo_simple(h, "stablehlo.optimization_barrier", &x, 1, hlo_retyped(x, x.dtype));
 }
+
+static bool is_small_part(hlo_value update, hlo_value target) { return hlo_size(update) < hlo_size(target) / 64; }
+
+hlo_value hlo_small_update(hlo *h, hlo_value target, hlo_value update) {
+  return is_small_part(update, target) ? hlo_optimization_barrier(h, update) : update;
+}
+
+hlo_value hlo_written(hlo *h, hlo_value target, hlo_value update, hlo_value result) {
+  return is_small_part(update, target) ? hlo_optimization_barrier(h, result) : result;
+}

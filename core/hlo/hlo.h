@@ -253,5 +253,11 @@ hlo_value hlo_triangular_solve(hlo *h, hlo_value a, hlo_value b, bool left, bool
 void hlo_custom_call(hlo *h, const char *target, const char *backend_config, const hlo_value *operands, int count,
                      hlo_value *results, int result_count);
 hlo_value hlo_optimization_barrier(hlo *h, hlo_value x);
+// The update and the result of a write into a target more than 64 times as large, kept apart from what they would be
+// fused with on XLA:CPU (API 0.115): the update, where its computation reads the target, with the write, to a kernel that
+// walks over all of the target (260 us where a few rows of 256 MiB take 10 us); the write with each use of its result, to
+// several kernels that each need a copy of the target.
+hlo_value hlo_small_update(hlo *h, hlo_value target, hlo_value update);
+hlo_value hlo_written(hlo *h, hlo_value target, hlo_value update, hlo_value result);
 
 #endif

@@ -4,10 +4,11 @@
 
 // Sums of `weights` (1-d or 0-d) at the bins of the values; bins outside [0, bins) are dropped.
 static hlo_value sum_in_bins(pj_lowering *l, hlo_value bin, hlo_value weights, int64_t bins) {
-  hlo_value zeros = hlo_full(l->h, weights.dtype, 1, &bins, 0);
+  int64_t size = bins + 1;  // the last one is for what lies outside: a write to a dimension of one element always hits it
+  hlo_value zeros = hlo_full(l->h, weights.dtype, 1, &size, 0);
   pj_target whole = pj_target_whole(zeros);
   pj_positions at = {.rank = 1, .indexed = {true}, .indices = {bin}};
-  return pj_positions_write(l, HLO_ADD, &whole, &at, weights);
+  return hlo_slice_dim(l->h, pj_positions_write(l, HLO_ADD, &whole, &at, weights), 0, 0, bins);
 }
 
 // The range to count in: the given one, or that of the data where low == high; a single point is widened by `margin`.

@@ -289,7 +289,7 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, const pj_target *to, con
   }
   hlo_value indices = hlo_concatenate(h, columns, spec.scatter_count, grid.rank);
   hlo_value written = hlo_scatter(h, op, target, indices, hlo_transpose(h, updates, order), &spec);
-  return hlo_reshape(h, written, base.rank, base.dims);
+  return hlo_reshape(h, hlo_written(h, target, updates, written), base.rank, base.dims);
 }
 
 // ---- masks ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ static hlo_value emit_scatter(hlo *h, hlo_value target, const view_windows *wind
     spec.update_window[d] = d + 1;
     spec.scatter_dims[d] = d;
   }
-  return hlo_scatter(h, HLO_SECOND, target, emit_starts(h, windows, moved), source, &spec);
+  hlo_value starts = emit_starts(h, windows, moved);
+  return hlo_written(h, target, source, hlo_scatter(h, HLO_SECOND, target, starts, source, &spec));
 }
 
 static hlo_value emit_moving_slice(hlo *h, hlo_value x, const view_step *step, hlo_value moved) {
@@ -119,7 +120,7 @@ static hlo_value emit_program(hlo *h, hlo_value x, const view_program *program, 
 static hlo_value emit_update(hlo *h, hlo_value target, hlo_value update, const int64_t *start, hlo_value moved) {
   hlo_value starts[PJ_MAX_RANK];
   emit_box_start(h, target.rank, target.dims, start, update.dims, moved, starts);
-  return hlo_dynamic_update_slice(h, target, update, starts);
+  return hlo_written(h, target, update, hlo_dynamic_update_slice(h, target, update, starts));
 }
 
 // Where the steps of the box lead, in the region that it spans. One row of marks for each dimension with steps.
@@ -138,10 +139,6 @@ static hlo_value emit_reached(hlo *h, const view_box *box, const int64_t *span) 
   return reached;
 }
 
-// A merge may be fused with its update from 1/64 of the base on. The kernel that XLA:CPU makes of the
-// two walks over the whole base: with a few rows of 256 MiB it takes 260 us, where the two apart take 10 us.
-enum { FUSED_MERGE_PART = 64 };
-
 // The region that the box spans, with the source in the places that the steps reach.
 static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_value moved, hlo_value source) {
   int64_t interior[PJ_MAX_RANK], span[PJ_MAX_RANK], none[PJ_MAX_RANK] = {0};
@@ -154,8 +151,8 @@ static hlo_value emit_merge(hlo *h, hlo_value target, const view_box *box, hlo_v
   emit_box_start(h, box->rank, box->dims, box->start, span, moved, start);
   hlo_value between = hlo_dynamic_slice(h, target, start, span);
   hlo_value merged = hlo_select(h, emit_reached(h, box, span), spread, between);
-  if (hlo_size(merged) < hlo_size(target) / FUSED_MERGE_PART) merged = hlo_optimization_barrier(h, merged);
-  return hlo_dynamic_update_slice(h, target, merged, start);
+  merged = hlo_small_update(h, target, merged);
+  return hlo_written(h, target, merged, hlo_dynamic_update_slice(h, target, merged, start));
 }
 
 static hlo_value emit_write(hlo *h, hlo_value target, const view_write *write, hlo_value moved, hlo_value source) {

@@ -78,10 +78,12 @@ def test_histograms():
     compare("aten::histc", x, 4, 0, 4)
     compare("aten::histc", x[:6], 3)
     compare("aten::histc", torch.ones(3), 4)
+    compare("aten::histc", x, 1, 0, 4)
     experts = torch.tensor([3, 0, 2, 0, 3, 3], dtype=torch.int32)
     assert run("aten::histc", experts, 4, 0, 3, results=[experts[:4]])[0].tolist() == [2, 0, 1, 3]
     compare("aten::histogram.bin_ct", x[:6], 4, meta=False)
     compare("aten::histogram.bin_ct", x[:6], 4, range=[0.0, 4.0], weight=values(6), density=True, meta=False)
     compare("aten::histogram.bins_tensor", x[:7], torch.tensor([0.0, 1.0, 2.5, 4.5]), meta=False)
+    compare("aten::histogram.bins_tensor", x[:7], torch.tensor([1.0, 2.5]), meta=False)
     with pytest.raises(RuntimeError, match="max must be larger"):
         run("aten::histc", x, 4, 3, 1)

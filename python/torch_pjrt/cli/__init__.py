@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-from torch_pjrt.cli import cache, doctor
+from torch_pjrt.cli import cache, doctor, ops
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -23,6 +23,9 @@ def _parser() -> argparse.ArgumentParser:
         required=True, metavar="info|clear|verify")
     add(group, "info", "Where it is, how much is in it, and since when.", cache.info)
     add(group, "clear", "Removes all entries and no other file; processes that run compile again.", cache.clear)
+    listed = add(commands, "ops", "How each op runs on the device: native (its lowering), decomposed, fallback (on the CPU), "
+                 "or not as on the CPU.", ops.run)
+    listed.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="ops, as add, linalg.* or *norm*")
     verify = add(group, "verify", "Checks every entry as the runtime does before it loads one.", cache.verify)
     verify.add_argument("--delete", action="store_true", help="remove the damaged ones")
     return parser
