@@ -25,8 +25,8 @@ PYTHON = {"torch.tpu": "torch_pjrt.tpu", "torch.tpu.memory": "torch_pjrt.memory"
 def collect() -> None:
     """Copies the pages, in the repository's own layout so that their links hold, and writes the references."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    (PAGES / "docs").mkdir(parents=True)
-    for page in [*TOP, *(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]:
+    shutil.copytree(ROOT / "docs", PAGES / "docs")
+    for page in TOP:
         shutil.copy(ROOT / page, PAGES / page)
     reference = PAGES / "reference"
     c_reference.write(reference / "c")
