@@ -17,8 +17,8 @@ PAGES, VENV = ROOT / "out" / "pages", ROOT / "build" / "docs"
 TOP = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 
 # What users write, and whose docstrings say what it is.
-PYTHON = {"torch.tpu": "torch_pjrt.tpu", "torch.tpu.memory": "torch_pjrt.memory", "torch.tpu.streams": "torch_pjrt.streams",
-          "torch.tpu.random": "torch_pjrt.random",
+PYTHON = {"torch.tpu": "torch_pjrt.tpu", "torch.tpu.memory": "torch_pjrt.memory",
+          "torch.tpu.streams": "torch_pjrt.streams", "torch.tpu.random": "torch_pjrt.random",
           "torch.compile": "torch_pjrt.compile\n    options: {members: [backend]}"}
 
 
