@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, OutOfMemoryError  # noqa: F401
 
-from torch_pjrt import _C, _plugin, logs, memory, random, streams
+from torch_pjrt import _C, _env, _plugin, logs, memory, random, streams
 from torch_pjrt._index import DeviceLike, index_of
 from torch_pjrt.memory import *  # noqa: F403
 from torch_pjrt.random import *  # noqa: F403
@@ -219,28 +219,35 @@ class set_eager_mode:
         "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
         "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time
                     their program is compiled in the background, and it runs from the sixth time on
+        "blocking"  every op runs at its call, which returns when it is computed, and tells at once what failed, indices
+                    out of range too: to find out where
 
     Queued ops run when a value is read, an optimizer step ends, the device is synchronized, or `length` of them wait; an
     error in them is told then. Takes effect at once; as a context manager it is undone at the end.
     """
 
     def __init__(self, mode: str, length: int = 64):
-        if mode not in ("strict", "fused", "adaptive"):
-            raise ValueError(f'the eager mode is "strict", "fused" or "adaptive", not {mode!r}')
-        self.before = (_C.queue_length(), _C.is_adaptive())
-        _C.set_queue(1 if mode == "strict" else length, mode == "adaptive")
+        if mode not in _env.EAGER_MODES:
+            raise ValueError(f"the eager mode is one of {_env.EAGER_MODES}, not {mode!r}")
+        self.before = (_C.eager(), _C.queue_length())
+        _C.set_eager(_env.EAGER_MODES.index(mode), length)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        _C.set_queue(*self.before)
+        _C.set_eager(*self.before)
         return False
 
 
 def get_eager_mode() -> str:
-    """The mode of set_eager_mode: "strict", "fused" or "adaptive"."""
-    return "strict" if _C.queue_length() <= 1 else "adaptive" if _C.is_adaptive() else "fused"
+    """The mode of set_eager_mode."""
+    return _env.EAGER_MODES[_C.eager()]
+
+
+def blocking() -> set_eager_mode:
+    """set_eager_mode("blocking"): from now on, or inside a `with`."""
+    return set_eager_mode("blocking")
 
 
 def set_index_check(mode: str) -> None:
