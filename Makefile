@@ -1,7 +1,7 @@
 # make build   .venv with pinned dependencies, the package built and installed; prints the wheel's size and the seconds
 # make run     builds, then trains, generates and embeds on device "tpu" (examples/train_generate_embed.py)
 # make test    builds, then runs every test, C and Python, and prints the minutes of each part
-# make sanitize, make loc, make bench, make docs: see below
+# make sanitize, make loc, make bench, make docs, make site: see below
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 TORCH_INDEX ?=
 JOBS ?= $(shell nproc)
 
-.PHONY: build run test sanitize loc bench docs clean
+.PHONY: build run test sanitize loc bench docs site clean
 
 build:
 	@$(PYTHON) tools/build.py --venv $(VENV) --jobs $(JOBS) $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
@@ -36,6 +36,10 @@ bench: build
 # docs/environment.md from the table in the code.
 docs: build
 	$(PY) -m torch_pjrt._env > docs/environment.md
+
+# The documentation as HTML, in out/site; builds nothing else.
+site:
+	@$(PYTHON) tools/site.py
 
 clean:
 	rm -rf build out

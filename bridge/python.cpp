@@ -84,7 +84,7 @@ struct Options {
 // Called once, by torch_pjrt._plugin.start() under its lock.
 void start(const std::string &plugin, const py::dict &client_options, const std::string &cache_directory,
            const std::string &shared_cache_directory, uint64_t cache_limit, const std::string &worker, int workers,
-           int compile_timeout_ms, uint64_t worker_memory, int queue_length, bool adaptive) {
+           int compile_timeout_ms, uint64_t worker_memory, int eager, int queue_length) {
   Options client(client_options);
   pj_runtime_options options{};
   options.plugin_path = plugin.c_str();
@@ -97,8 +97,8 @@ void start(const std::string &plugin, const py::dict &client_options, const std:
   options.worker_count = workers;
   options.compile_timeout_ms = compile_timeout_ms;
   options.worker_memory_bytes = worker_memory;
+  options.eager = static_cast<pj_eager>(eager);
   options.queue_length = queue_length;
-  options.adaptive = adaptive;
   options.hooks = python_hooks();
   pj_runtime *started = nullptr;
   pj_status status;
@@ -205,7 +205,7 @@ PYBIND11_MODULE(_C, m) {
       .def("run", &Program::run);
   m.def("start", start, py::arg("plugin"), py::arg("client_options"), py::arg("cache_directory"),
         py::arg("shared_cache_directory"), py::arg("cache_limit"), py::arg("worker"), py::arg("workers"),
-        py::arg("compile_timeout_ms"), py::arg("worker_memory"), py::arg("queue_length"), py::arg("adaptive"));
+        py::arg("compile_timeout_ms"), py::arg("worker_memory"), py::arg("eager"), py::arg("queue_length"));
   m.def("init", [] { runtime(); });
   m.def("is_started", [] { return runtime_if_started() != nullptr; });
   m.def("in_bad_fork", in_bad_fork);
@@ -255,8 +255,10 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_fallback", set_fallback);
   m.def("has_lowering", [](const std::string &op) { return pj_op_has_lowering(pj_runtime_op(runtime(), op.c_str())); });
   m.def("queue_length", [] { return pj_runtime_queue_length(runtime()); });
-  m.def("is_adaptive", [] { return pj_runtime_is_adaptive(runtime()); });
-  m.def("set_queue", [](int length, bool adaptive) { pj_runtime_set_queue(runtime(), length, adaptive); });
+  m.def("eager", [] { return static_cast<int>(pj_runtime_eager(runtime())); });
+  m.def("set_eager", [](int eager, int queue_length) {
+    pj_runtime_set_eager(runtime(), static_cast<pj_eager>(eager), queue_length);
+  });
   // Compiles in the background publish under the device's lock, which a thread may hold while it waits for the GIL.
   m.def("wait_for_compiles", [] { pj_runtime_wait_for_compiles(runtime()); }, py::call_guard<py::gil_scoped_release>());
   m.def("stop_compiles", [] {

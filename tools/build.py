@@ -78,12 +78,12 @@ class Stamp:
         self.file.write_text(self.wanted)
 
 
-def extras():
+def extras(names=EXTRAS):
     """The pinned requirements of the extras, from pyproject.toml."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return sorted({r for name in EXTRAS.split(",") for r in project["optional-dependencies"][name]})
+    return sorted({r for name in names.split(",") for r in project["optional-dependencies"][name]})
 
 
 def install_dependencies(venv, torch_index):

@@ -190,8 +190,7 @@ struct pj_runtime {
   pj_compiler *compiler;
   pj_hooks hooks;
   pj_trace trace;
-  atomic_int queue_length, precision, index_mode;
-  atomic_bool adaptive;             // a new region of several ops runs op by op
+  atomic_int eager, queue_length, precision, index_mode;
   pj_background *background;        // compiles meanwhile; guarded by `lock`
   bool stopped;                     // and will not any more
   atomic_bool forked;

@@ -212,7 +212,7 @@ static pj_status run_several(pj_device *device, pj_region *region, const pj_outs
   pj_program *program = NULL;
   pj_status status = NULL;
   bool whole;
-  if (atomic_load_explicit(&device->runtime->adaptive, memory_order_relaxed)) {
+  if (atomic_load_explicit(&device->runtime->eager, memory_order_relaxed) == PJ_EAGER_ADAPTIVE) {
     status = pj_adaptive_find(device, region, outside, hash, &program);
     whole = program != NULL;
   } else {
@@ -346,6 +346,11 @@ static pj_status end_op(pj_device *device) {
   return failure;
 }
 
+static pj_status wait_if_blocking(pj_device *device) {
+  bool blocking = atomic_load_explicit(&device->runtime->eager, memory_order_relaxed) == PJ_EAGER_BLOCKING;
+  return blocking ? pj_device_synchronize(device, true) : NULL;
+}
+
 pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) {
   PJ_TRY(pj_runtime_check(device->runtime));
   const char *line = pj_trace_collects(&device->runtime->trace) ? pj_trace_line(device->runtime) : NULL;
@@ -355,10 +360,11 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
   if (plan) status = pj_region_append(device, call, plan, line);
   if (status) pj_status_free(pj_device_take_failure(device));
-  if (plan && !status && !call->hold) status = end_op(device);
+  bool ends = plan && !status && !call->hold;
+  if (ends) status = end_op(device);
   pthread_mutex_unlock(&device->lock);
   *out_plan = plan;
-  return status;
+  return ends && !status ? wait_if_blocking(device) : status;
 }
 
 pj_status pj_device_end_op(pj_device *device) {
@@ -366,7 +372,7 @@ pj_status pj_device_end_op(pj_device *device) {
   pthread_mutex_lock(&device->lock);
   pj_status status = end_op(device);
   pthread_mutex_unlock(&device->lock);
-  return status;
+  return status ? status : wait_if_blocking(device);
 }
 
 pj_status pj_submit_own(pj_device *device, pj_call *call, const pj_tensor_spec *results, size_t count) {

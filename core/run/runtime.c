@@ -26,14 +26,19 @@ static void device_init(pj_device *device, pj_runtime *runtime, int index) {
   device->region->id = ++device->next_region;
 }
 
+static void set_eager(pj_runtime *runtime, pj_eager eager, int queue_length) {
+  bool queues = eager == PJ_EAGER_FUSED || eager == PJ_EAGER_ADAPTIVE;
+  atomic_store(&runtime->queue_length, queues && queue_length > 1 ? queue_length : 1);
+  atomic_store(&runtime->eager, (int)eager);
+}
+
 pj_status pj_runtime_create(const pj_runtime_options *options, pj_runtime **out_runtime) {
   pj_runtime *runtime = calloc(1, sizeof *runtime);
   if (!runtime) return out_of_memory();
   runtime->hooks = options->hooks;
   const char *dump = getenv("PJ_DUMP");
   runtime->dump = dump && strcmp(dump, "0") != 0;
-  atomic_init(&runtime->queue_length, options->queue_length > 1 ? options->queue_length : 1);
-  atomic_init(&runtime->adaptive, options->adaptive);
+  set_eager(runtime, options->eager, options->queue_length);
   atomic_init(&runtime->precision, (int)HLO_PRECISION_HIGHEST);
   atomic_init(&runtime->next_token, FIRST_TOKEN);
   atomic_init(&runtime->next_plan, 1);
@@ -159,16 +164,15 @@ pj_runtime *pj_device_runtime(const pj_device *device) { return device->runtime;
 
 int pj_runtime_queue_length(const pj_runtime *runtime) { return atomic_load(&runtime->queue_length); }
 
-bool pj_runtime_is_adaptive(const pj_runtime *runtime) { return atomic_load(&runtime->adaptive); }
+pj_eager pj_runtime_eager(const pj_runtime *runtime) { return (pj_eager)atomic_load(&runtime->eager); }
 
-void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive) {
+void pj_runtime_set_eager(pj_runtime *runtime, pj_eager eager, int queue_length) {
   for (int i = 0; i < runtime->device_count && !atomic_load(&runtime->forked); ++i) {
     pthread_mutex_lock(&runtime->devices[i].lock);
     pj_device_cut_quietly(&runtime->devices[i], "the eager mode changes");
     pthread_mutex_unlock(&runtime->devices[i].lock);
   }
-  atomic_store(&runtime->queue_length, length > 1 ? length : 1);
-  atomic_store(&runtime->adaptive, adaptive);
+  set_eager(runtime, eager, queue_length);
 }
 
 void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision) { atomic_store(&runtime->precision, precision); }

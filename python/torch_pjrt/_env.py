@@ -15,6 +15,9 @@ class Variable:
     doc: str
 
 
+EAGER_MODES = ("strict", "fused", "adaptive", "blocking")  # in the order of the core's pj_eager
+
+
 def flag(text: str) -> bool:
     if text.lower() in ("1", "true", "yes", "on"):
         return True
@@ -75,8 +78,10 @@ VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),
     Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", whole(0), 0, "Longest compile in milliseconds; 0: the core's default."),
     Variable("TORCH_PJRT_WORKER_BYTES", whole(0), 0, "Memory limit of one compile worker in bytes; 0: none."),
-    Variable("TORCH_PJRT_EAGER", choice("strict", "fused", "adaptive"), "strict", "Whether every op runs at its call, or "
-             "several as one program (torch.tpu.set_eager_mode)."),
+    Variable("TORCH_PJRT_EAGER", choice(*EAGER_MODES), "strict", "Whether every op runs at its call, or several as one "
+             "program (torch.tpu.set_eager_mode)."),
+    Variable("TORCH_PJRT_BLOCKING", flag, False, "The mode blocking, whatever TORCH_PJRT_EAGER says: every call returns when "
+             "its op is computed, and tells what failed."),
     Variable("TORCH_PJRT_QUEUE", whole(2), 64, "Ops of one program at most, in fused and adaptive eager."),
     Variable("TORCH_PJRT_FALLBACK", choice("warn", "error", "silent"), "warn", "What happens when an op has to run on "
              "the CPU: a warning once per op, an error, or nothing. It is counted in any case."),

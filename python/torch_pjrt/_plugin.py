@@ -81,14 +81,14 @@ def start() -> None:
         worker = pathlib.Path(__file__).with_name("pj-worker")
         workers = _env.get("TORCH_PJRT_WORKERS")
         cache, shared = _env.get("TORCH_PJRT_CACHE_DIR"), _env.get("TORCH_PJRT_SHARED_CACHE")
-        eager = _env.get("TORCH_PJRT_EAGER")
         _C.start(plugin=plugin.path,
                  client_options={"cpu_device_count": _cpu_devices()} if plugin.platform == "cpu" else {},
                  cache_directory=os.path.expanduser(cache), shared_cache_directory=os.path.expanduser(shared),
                  cache_limit=_env.get("TORCH_PJRT_CACHE_BYTES"), worker=str(worker) if workers and worker.exists() else "",
                  workers=workers, compile_timeout_ms=_env.get("TORCH_PJRT_COMPILE_TIMEOUT_MS"),
                  worker_memory=_env.get("TORCH_PJRT_WORKER_BYTES"),
-                 queue_length=1 if eager == "strict" else _env.get("TORCH_PJRT_QUEUE"), adaptive=eager == "adaptive")
+                 eager=_env.EAGER_MODES.index("blocking" if _env.get("TORCH_PJRT_BLOCKING") else _env.get("TORCH_PJRT_EAGER")),
+                 queue_length=_env.get("TORCH_PJRT_QUEUE"))
         if not fallback_chosen:
             _C.set_fallback(_env.get("TORCH_PJRT_FALLBACK"))
         atexit.register(_settle_backward)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from torch_pjrt import _C
@@ -159,5 +160,7 @@ def compile_graph(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable:
     return make_boxed_func(Graph(module))
 
 
+# What the backward pass needs is kept or computed again, whichever is the least memory, as Inductor has it.
 backend = aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph,
-                       keep_inference_input_mutations=True)
+                       partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
+"""The backend "tpu" of torch.compile: takes a graph and example inputs, gives the callable that runs it."""

@@ -19,14 +19,17 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """memory_stats before its names are joined by dots; empty before the runtime starts."""
     return torch._C._accelerator_getDeviceStats(index_of(device)) if _C.is_started() else {}
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes of the values that tensors and queued work hold."""
     return memory_stats(device).get("allocated_bytes.all.current", 0)
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most that memory_allocated was since the start or reset_peak_memory_stats."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
@@ -34,10 +37,12 @@ memory_reserved, max_memory_reserved = memory_allocated, max_memory_allocated
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Sets the peaks to what is allocated now."""
     torch.accelerator.reset_peak_memory_stats(index_of(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Sets the sums of what was allocated and freed to 0."""
     torch.accelerator.reset_accumulated_memory_stats(index_of(device))
 
 
@@ -67,6 +72,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """What set_per_process_memory_fraction was given; 1 where there is no limit."""
     limit = _C.memory_limit(index_of(device))
     return limit / mem_get_info(device)[1] if limit else 1.0
 
@@ -122,8 +128,10 @@ def host_memory_stats() -> dict[str, int]:
 
 
 def reset_peak_host_memory_stats() -> None:
+    """Sets the peaks of host_memory_stats to what is allocated now."""
     _C.reset_peak_host_memory_stats()
 
 
 def reset_accumulated_host_memory_stats() -> None:
+    """Sets the sums of host_memory_stats to 0."""
     _C.reset_accumulated_host_memory_stats()

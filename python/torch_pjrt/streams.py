@@ -42,10 +42,12 @@ def _named(stream: torch.Stream) -> Stream:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
+    """The device's current stream (None: of the current device)."""
     return _named(torch.accelerator.current_stream(torch.device("tpu", index_of(device))))
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
+    """The stream that is current where nobody has set another."""
     kind = int(torch._C._autograd.DeviceType.PrivateUse1)
     return Stream(stream_id=0, device_index=index_of(device), device_type=kind)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, OutOfMemoryError  # noqa: F401
 
-from torch_pjrt import _C, _plugin, logs, memory, random, streams
+from torch_pjrt import _C, _env, _plugin, logs, memory, random, streams
 from torch_pjrt._index import DeviceLike, index_of
 from torch_pjrt.memory import *  # noqa: F403
 from torch_pjrt.random import *  # noqa: F403
@@ -33,6 +33,7 @@ _lazy_init = init
 
 
 def is_initialized() -> bool:
+    """Whether the runtime has been started."""
     return _C.is_started()
 
 
@@ -52,10 +53,12 @@ def device_count() -> int:
 
 
 def current_device() -> int:
+    """The index of the current device."""
     return _C.current_device()
 
 
 def set_device(device: DeviceLike) -> None:
+    """Makes the device the current one. A negative index: does nothing."""
     _C.set_device(index_of(device))
 
 
@@ -103,6 +106,7 @@ def synchronize(device: DeviceLike = None) -> None:
 
 
 def get_device_name(device: DeviceLike = None) -> str:
+    """The kind of chip, as the plugin names it."""
     return _C.plugin_info()["device_kinds"][index_of(device)]
 
 
@@ -121,6 +125,7 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device: DeviceLike, peer: DeviceLike) -> bool:
+    """True for two different devices: the plugin copies between any two."""
     return index_of(device) != index_of(peer)
 
 
@@ -128,10 +133,12 @@ def can_device_access_peer(device: DeviceLike, peer: DeviceLike) -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """True: every plugin computes with it, if need be in float32."""
     return True
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The types of torch.autocast("tpu")."""
     return [torch.bfloat16, torch.float16]
 
 
@@ -145,30 +152,31 @@ def counters() -> dict[str, int | float]:
 
 
 def reset_counters() -> None:
+    """Sets all counters to 0."""
     _C.reset_counters()
 
 
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
-    op           overload name, or the names of a region's ops joined by " + "
-    shapes       sizes of the tensor arguments (of a single op; empty for a region)
-    dtypes       their StableHLO dtypes ("f32", "i64", ...)
-    line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
-    reason       why no program was there, against the last one of the same op:
-                 "new op"                 the first call of the op
-                 "new number of tensors"  more or fewer tensors or Python numbers
-                 "new dtype"              another type of a tensor or of a Python number
-                 "new shape"              other sizes of a tensor
-                 "new layout"             other strides or offset of a tensor, or another base under its view
-                 "new constant"           another argument that is part of the program: a dimension, a flag, an index
-                 "new aliasing"           the call was known, but other inputs may be overwritten, other results are held, or the
-                                          matmul precision or index check has changed
-                 "new region"             several ops that were never queued together (fused and adaptive eager)
-                 "not compiled"           a region whose program the compiler refused: it goes on op by op
-    compile_ms   milliseconds of the compile or the load
-    from         "compiler" or "disk"
-    temp_bytes   memory that the program needs beside its arguments and results; -1 where the plugin does not tell
+        op           overload name, or the names of a region's ops joined by " + "
+        shapes       sizes of the tensor arguments (of a single op; empty for a region)
+        dtypes       their StableHLO dtypes ("f32", "i64", ...)
+        line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
+        reason       why no program was there, against the last one of the same op:
+                     "new op"                 the first call of the op
+                     "new number of tensors"  more or fewer tensors or Python numbers
+                     "new dtype"              another type of a tensor or of a Python number
+                     "new shape"              other sizes of a tensor
+                     "new layout"             other strides or offset of a tensor, or another base under its view
+                     "new constant"           another argument that is part of the program: a dimension, a flag, ...
+                     "new aliasing"           the call was known, but other inputs may be overwritten, other results are
+                                              held, or the matmul precision or index check has changed
+                     "new region"             several ops that were never queued together (fused and adaptive eager)
+                     "not compiled"           a region whose program the compiler refused: it goes on op by op
+        compile_ms   milliseconds of the compile or the load
+        from         "compiler" or "disk"
+        temp_bytes   memory that the program needs beside its arguments and results; -1 where the plugin does not tell
     """
     rows = []
     for row in _C.explain():
@@ -207,31 +215,39 @@ class set_fallback:
 class set_eager_mode:
     """How ops run that follow each other.
 
-    "strict"    every op runs at its call (the default)
-    "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
-    "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time their
-                program is compiled in the background, and it runs from the sixth time on
+        "strict"    every op runs at its call (the default)
+        "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
+        "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time
+                    their program is compiled in the background, and it runs from the sixth time on
+        "blocking"  every op runs at its call, which returns when it is computed, and tells at once what failed, indices
+                    out of range too: to find out where
 
     Queued ops run when a value is read, an optimizer step ends, the device is synchronized, or `length` of them wait; an
     error in them is told then. Takes effect at once; as a context manager it is undone at the end.
     """
 
     def __init__(self, mode: str, length: int = 64):
-        if mode not in ("strict", "fused", "adaptive"):
-            raise ValueError(f'the eager mode is "strict", "fused" or "adaptive", not {mode!r}')
-        self.before = (_C.queue_length(), _C.is_adaptive())
-        _C.set_queue(1 if mode == "strict" else length, mode == "adaptive")
+        if mode not in _env.EAGER_MODES:
+            raise ValueError(f"the eager mode is one of {_env.EAGER_MODES}, not {mode!r}")
+        self.before = (_C.eager(), _C.queue_length())
+        _C.set_eager(_env.EAGER_MODES.index(mode), length)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        _C.set_queue(*self.before)
+        _C.set_eager(*self.before)
         return False
 
 
 def get_eager_mode() -> str:
-    return "strict" if _C.queue_length() <= 1 else "adaptive" if _C.is_adaptive() else "fused"
+    """The mode of set_eager_mode."""
+    return _env.EAGER_MODES[_C.eager()]
+
+
+def blocking() -> set_eager_mode:
+    """set_eager_mode("blocking"): from now on, or inside a `with`."""
+    return set_eager_mode("blocking")
 
 
 def set_index_check(mode: str) -> None:

@@ -79,3 +79,19 @@ def test_a_longer_queue_needs_fewer_executions():
         assert [executions(length) for length in (4, 16, 48)] == [12, 3, 1]
     finally:
         torch.tpu.set_eager_mode("strict")
+
+
+@pytest.mark.eager("strict")
+def test_in_blocking_eager_a_call_tells_at_once_that_an_index_is_out_of_range():
+    x, bad = torch.ones(3, device="tpu"), torch.tensor([7], device="tpu")
+    with torch.tpu.blocking():
+        assert torch.tpu.get_eager_mode() == "blocking"
+        with pytest.raises(IndexError, match="aten::take"):
+            x.take(bad)
+        same(x.take(bad - 6) + 1, torch.tensor([2.0]))
+    assert torch.tpu.get_eager_mode() == "strict"
+    x.take(bad)  # told later
+    with pytest.raises(IndexError, match="aten::take"):
+        torch.tpu.synchronize()
+    with pytest.raises(ValueError, match="eager mode is one of"):
+        torch.tpu.set_eager_mode("lazy")

@@ -42,7 +42,7 @@ class RuntimeOptions(ctypes.Structure):
     _fields_ = [("plugin_path", c_char_p), ("client_options", c_void_p), ("client_option_count", c_size_t),
                 ("cache_directory", c_char_p), ("shared_cache_directory", c_char_p), ("cache_limit_bytes", c_uint64),
                 ("worker_path", c_char_p), ("worker_count", c_int), ("compile_timeout_ms", c_int),
-                ("worker_memory_bytes", c_uint64), ("queue_length", c_int), ("adaptive", c_bool), ("hooks", c_void_p * 5)]
+                ("worker_memory_bytes", c_uint64), ("eager", c_int), ("queue_length", c_int), ("hooks", c_void_p * 5)]
 
 
 def find_library():

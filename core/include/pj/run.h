@@ -39,6 +39,16 @@ typedef struct pj_hooks {
   void (*told)(const pj_span *span);
 } pj_hooks;
 
+// How ops run that follow each other.
+typedef enum pj_eager {
+  PJ_EAGER_STRICT,    // each at its call
+  PJ_EAGER_FUSED,     // several as one program, which is compiled when they are met for the first time
+  PJ_EAGER_ADAPTIVE,  // the same, but they run one by one at first; when they come for the third time their program is
+                      // compiled in the background, and it takes over from the sixth time on (always then, so that equal
+                      // runs give equal numbers)
+  PJ_EAGER_BLOCKING,  // each at its call, which returns when it is computed and tells what failed
+} pj_eager;
+
 typedef struct pj_runtime_options {
   const char *plugin_path;
   const pj_option *client_options;
@@ -50,8 +60,8 @@ typedef struct pj_runtime_options {
   int worker_count;              // 0: the default
   int compile_timeout_ms;        // 0: the default
   uint64_t worker_memory_bytes;  // 0: none
-  int queue_length;              // ops per region at most; 0 or 1: strict eager
-  bool adaptive;                 // see pj_runtime_set_queue
+  pj_eager eager;
+  int queue_length;              // ops per region at most, in fused and adaptive eager
   pj_hooks hooks;
 } pj_runtime_options;
 
@@ -70,16 +80,14 @@ PJ_EXPORT pj_device *pj_runtime_device(pj_runtime *runtime, int index);
 PJ_EXPORT pj_client *pj_runtime_client(pj_runtime *runtime);
 // Why programs are compiled in this process although there is a worker_path; NULL when that is not so.
 PJ_EXPORT const char *pj_runtime_own_process_reason(pj_runtime *runtime);
-// Runs what is queued, then takes regions of at most `length` ops (1: strict eager). A region that was not met before is
-// compiled at its cut, or with `adaptive` runs op by op; when it comes for the third time its program is compiled in the
-// background, and takes over from the sixth time on (always then, so that equal runs give equal numbers).
-PJ_EXPORT void pj_runtime_set_queue(pj_runtime *runtime, int length, bool adaptive);
-PJ_EXPORT bool pj_runtime_is_adaptive(const pj_runtime *runtime);
+// Runs what is queued, then takes the mode; `queue_length` counts in fused and adaptive eager.
+PJ_EXPORT void pj_runtime_set_eager(pj_runtime *runtime, pj_eager eager, int queue_length);
+PJ_EXPORT pj_eager pj_runtime_eager(const pj_runtime *runtime);
 // Waits until nothing compiles in the background.
 PJ_EXPORT void pj_runtime_wait_for_compiles(pj_runtime *runtime);
 // Before the process ends: no compile is in the background any more when this returns, and none will be.
 PJ_EXPORT void pj_runtime_stop_compiles(pj_runtime *runtime);
-PJ_EXPORT int pj_runtime_queue_length(const pj_runtime *runtime);
+PJ_EXPORT int pj_runtime_queue_length(const pj_runtime *runtime);  // 1 in strict and blocking eager
 // Of float32 products and convolutions compiled from now on: 0 default, 1 high, 2 highest (torch.set_float32_matmul_precision).
 PJ_EXPORT void pj_runtime_set_matmul_precision(pj_runtime *runtime, int precision);
 // In a child after fork: nothing of the parent's may be touched any more; every later call fails with FAILED_PRECONDITION.

@@ -15,7 +15,7 @@ static void an_op_compiles_once_and_runs(void) {
   to_host(w, c);
   CHECK(c[0] == 21 && c[1] == 42 && c[2] == 63);
   pj_runtime_counters(runtime, &after);
-  bool strict = pj_runtime_queue_length(runtime) == 1 || pj_runtime_is_adaptive(runtime);
+  bool strict = pj_runtime_eager(runtime) != PJ_EAGER_FUSED;
   CHECK(after.compiles - before.compiles == 1);
   CHECK(after.executions - before.executions == (strict ? 2 : 1));
   pj_storage_release(x);
@@ -161,13 +161,13 @@ int main(void) {
   pj_option devices = {.name = "cpu_device_count", .kind = PJ_OPTION_INT, .integer = 1};
   pj_runtime_options options = {.plugin_path = plugin, .client_options = &devices, .client_option_count = 1};
   const struct {
-    int length;
-    bool adaptive;
-  } modes[] = {{1, false}, {8, false}, {8, true}};
+    const char *name;
+    pj_eager eager;
+  } modes[] = {{"strict", PJ_EAGER_STRICT}, {"fused", PJ_EAGER_FUSED}, {"adaptive", PJ_EAGER_ADAPTIVE}, {"blocking", PJ_EAGER_BLOCKING}};
   for (size_t i = 0; i < sizeof modes / sizeof *modes; ++i) {
-    printf("queue of length %d%s\n", modes[i].length, modes[i].adaptive ? ", adaptive" : "");
-    options.queue_length = modes[i].length;
-    options.adaptive = modes[i].adaptive;
+    printf("%s eager\n", modes[i].name);
+    options.queue_length = 8;
+    options.eager = modes[i].eager;
     CHECK_OK(pj_runtime_create(&options, &runtime));
     if (!runtime) break;
     device = pj_runtime_device(runtime, 0);

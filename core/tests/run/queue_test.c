@@ -17,13 +17,13 @@ static pj_runtime *runtime;
 static pj_device *device;
 static float ones[COUNT];
 
-static void set_up_mode(int queue_length, bool adaptive) {
-  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .queue_length = queue_length, .adaptive = adaptive};
+static void set_up_mode(pj_eager eager, int queue_length) {
+  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .eager = eager, .queue_length = queue_length};
   CHECK_OK(pj_runtime_create(&options, &runtime));
   device = pj_runtime_device(runtime, 0);
 }
 
-static void set_up(int queue_length) { set_up_mode(queue_length, false); }
+static void set_up(int queue_length) { set_up_mode(queue_length > 1 ? PJ_EAGER_FUSED : PJ_EAGER_STRICT, queue_length); }
 
 // Nothing of a runtime is left when it and all storages are gone, whatever failed before.
 static void tear_down(void) {
@@ -122,7 +122,7 @@ static void run_chain(pj_storage *x) {
 }
 
 static void a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_program(void) {
-  set_up_mode(64, true);
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT);
   run_chain(x);  // two kinds of add, and mul
   pj_counters c = counters_of(runtime);
@@ -145,7 +145,7 @@ static void a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_pr
 }
 
 static void a_region_that_cannot_be_compiled_goes_on_op_by_op(void) {
-  set_up_mode(64, true);
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT);
   for (int i = 1; i < 3; ++i) run_chain(x);
   fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
@@ -160,7 +160,7 @@ static void a_region_that_cannot_be_compiled_goes_on_op_by_op(void) {
 }
 
 static void an_op_that_fails_in_a_region_run_op_by_op_leaves_what_was_done_and_gives_back_the_rest(void) {
-  set_up_mode(64, true);
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT), *z = from_host(device, ones, COUNT);
   scale(x, 2, COUNT);
   CHECK(is_filled_with(x, 0));  // mul is compiled
@@ -220,7 +220,7 @@ static void what_is_interrupted_stays_queued(void) {
 
 static void what_is_interrupted_op_by_op_goes_on_where_it_was(void) {
   for (int fails = 0; fails < 2; ++fails) {
-    set_up_mode(64, true);
+    set_up_mode(PJ_EAGER_ADAPTIVE, 64);
     pj_storage *x = from_host(device, ones, COUNT), *y = from_host(device, ones, COUNT), *z = from_host(device, ones, COUNT);
     pj_storage *sum = add(x, x, COUNT);
     CHECK(is_filled_with(sum, 0));  // add is compiled
@@ -246,7 +246,7 @@ static void what_is_interrupted_op_by_op_goes_on_where_it_was(void) {
 }
 
 static void what_compiles_in_the_background_is_given_up_when_the_runtime_goes(void) {
-  set_up_mode(64, true);
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT);
   for (int i = 1; i < 3; ++i) run_chain(x);
   fake->delay(COMPILE, 50);
@@ -359,7 +359,7 @@ static void a_late_failure_is_told_to_every_reader(void) {
   tear_down();
 }
 
-static pj_storage *take_rows(pj_storage *rows) {
+static pj_status try_take_rows(pj_storage *rows, pj_storage **out_taken) {
   static const int64_t INDICES[] = {3, 1, 2};
   int64_t three = 3, one = 1;
   pj_value *value;
@@ -369,12 +369,38 @@ static pj_storage *take_rows(pj_storage *rows) {
   put_vector(&call, rows, COUNT);
   pj_call_int(&call, 0);
   pj_call_tensor(&call, index, PJ_S64, 1, &three, &one, 0, 0);
-  CHECK_OK(submit(device, &call, 3));
-  pj_value_retain(call.results[0]);
-  pj_storage *taken = pj_storage_create_with(device, call.results[0]);
+  pj_status status = submit(device, &call, 3);
+  if (!status) {
+    pj_value_retain(call.results[0]);
+    *out_taken = pj_storage_create_with(device, call.results[0]);
+  }
   pj_call_destroy(&call);
   pj_storage_release(index);
+  return status;
+}
+
+static pj_storage *take_rows(pj_storage *rows) {
+  pj_storage *taken = NULL;
+  CHECK_OK(try_take_rows(rows, &taken));
   return taken;
+}
+
+static void in_blocking_eager_a_call_returns_when_its_op_is_computed_and_tells_what_failed(void) {
+  set_up_mode(PJ_EAGER_BLOCKING, 0);
+  pj_storage *x = from_host(device, ones, COUNT), *y;
+  fake->run_ms(50);
+  int64_t ended = fake->counts().executions_ended;
+  y = add(x, x, COUNT);
+  CHECK(fake->counts().executions_ended == ended + 1);
+  scale(x, 2, COUNT);
+  CHECK(fake->counts().executions_ended == ended + 2);
+  fake->run_ms(0);
+  fake->fail("PJRT_Buffer_ToHostBuffer", PJ_DATA_LOSS, "the flags are gone", 1);
+  pj_storage *none;
+  CHECK_FAILS(try_take_rows(y, &none), PJ_DATA_LOSS, "the flags are gone");
+  pj_storage_release(y);
+  pj_storage_release(x);
+  tear_down();
 }
 
 static void a_run_is_waited_for_though_nobody_holds_its_results(void) {
@@ -502,7 +528,7 @@ static pthread_t impatient;
 static bool is_impatient(void) { return pthread_equal(pthread_self(), impatient); }
 
 static void a_wait_for_another_threads_compile_can_be_interrupted(void) {
-  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .queue_length = 1, .hooks = {.interrupted = is_impatient}};
+  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .hooks = {.interrupted = is_impatient}};
   CHECK_OK(pj_runtime_create(&options, &runtime));
   device = pj_runtime_device(runtime, 0);
   impatient = pthread_self();
@@ -563,8 +589,8 @@ static void *compute(void *argument) {
   return NULL;
 }
 
-static void compute_on(int queue_length, bool adaptive, int devices) {
-  set_up_mode(queue_length, adaptive);
+static void compute_on(pj_eager eager, int queue_length, int devices) {
+  set_up_mode(eager, queue_length);
   fake->asynchronous(true);
   job jobs[THREADS];
   pj_storage *shared[2];
@@ -579,10 +605,10 @@ static void compute_on(int queue_length, bool adaptive, int devices) {
   tear_down();
 }
 
-static void eight_threads_compute_at_once(void) { compute_on(1, false, 1); }
-static void eight_threads_fill_one_queue(void) { compute_on(16, false, 1); }
-static void eight_threads_compute_on_two_devices(void) { compute_on(1, false, 2); }
-static void eight_threads_fill_adaptive_queues(void) { compute_on(4, true, 2); }
+static void eight_threads_compute_at_once(void) { compute_on(PJ_EAGER_STRICT, 1, 1); }
+static void eight_threads_fill_one_queue(void) { compute_on(PJ_EAGER_FUSED, 16, 1); }
+static void eight_threads_compute_on_two_devices(void) { compute_on(PJ_EAGER_STRICT, 1, 2); }
+static void eight_threads_fill_adaptive_queues(void) { compute_on(PJ_EAGER_ADAPTIVE, 4, 2); }
 
 static atomic_bool stop;
 
@@ -760,6 +786,7 @@ int main(void) {
   RUN(nothing_is_lost_when_an_op_cannot_be_run);
   RUN(nothing_is_lost_when_memory_is_short);
   RUN(a_late_failure_is_told_to_every_reader);
+  RUN(in_blocking_eager_a_call_returns_when_its_op_is_computed_and_tells_what_failed);
   RUN(a_run_is_waited_for_though_nobody_holds_its_results);
   RUN(index_flags_wait_for_the_next_synchronization);
   RUN(a_wait_for_another_threads_compile_can_be_interrupted);

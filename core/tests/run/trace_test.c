@@ -21,7 +21,7 @@ static void source_line(char *out_text, size_t size) { snprintf(out_text, size, 
 static void keep_told(const pj_span *span) { told[told_count++] = *span; }
 
 static void set_up(int queue_length) {
-  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .queue_length = queue_length,
+  pj_runtime_options options = {.plugin_path = FAKE_PLUGIN, .eager = queue_length > 1 ? PJ_EAGER_FUSED : PJ_EAGER_STRICT, .queue_length = queue_length,
                                 .hooks = {.source_line = source_line, .told = keep_told}};
   CHECK_OK(pj_runtime_create(&options, &runtime));
   device = pj_runtime_device(runtime, 0);
