@@ -365,6 +365,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return device_count() > 0; }
   const at::Generator &getDefaultGenerator(DeviceIndex device) const override { return default_generator(device); }
   at::Generator getNewGenerator(DeviceIndex device) const override {
+    if (device >= 0) device_at(device);  // throws where there is none
     return at::make_generator<GeneratorImpl>(device < 0 ? current_device() : device);
   }
   Device getDeviceFromPtr(void *data) const override {

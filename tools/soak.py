@@ -37,6 +37,7 @@ ENDINGS = {
 }
 START = """
 import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this with Ctrl-C ignored
 import torch, torch_pjrt
 x = torch.randn(64, 64, device="tpu")
 (x @ x).sum().item()

@@ -78,15 +78,15 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
 
 
 def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
-    """Every value in the device's memory, one segment of one block each, as torch.cuda.memory_snapshot says it; shape
-    and dtype (StableHLO's name) beside. A value has no address."""
-    index = index_of(device)
+    """Every value in the memory of the device, or of all devices; one segment of one block each, as
+    torch.cuda.memory_snapshot says it; shape and dtype (StableHLO's name) beside. A value has no address."""
+    indices = range(_C.device_count()) if device is None else [index_of(device)]
     return [{"device": index, "address": 0, "total_size": size, "allocated_size": size, "active_size": size,
              "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
              "is_expandable": False, "frames": [],
              "blocks": [{"address": 0, "size": size, "requested_size": size, "state": "active_allocated", "frames": [],
                          "shape": shape, "dtype": dtype}]}
-            for size, shape, dtype in _C.live_values(index)]
+            for index in indices for size, shape, dtype in _C.live_values(index)]
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:

@@ -248,3 +248,17 @@ def test_addresses_are_not_given_again_and_ranges_do_not_overlap():
 def test_an_address_is_never_readable():
     """No process has user memory from 2^48 up on x86-64: reading there is a fault, never a wrong number."""
     assert all(torch.ones(n, device="tpu").data_ptr() >= 2**48 for n in (1, 1000, 10**6))
+
+
+def test_a_generator_is_of_a_device_that_there_is():
+    with pytest.raises(RuntimeError, match="tpu:7"):
+        torch.Generator("tpu:7")
+    assert torch.Generator("tpu:0").device == torch.device("tpu:0")
+
+
+def test_a_snapshot_lists_what_is_on_every_device():
+    run("""
+    x, y = torch.ones(3, device="tpu:1"), torch.ones(5, device="tpu:0")
+    assert sorted((s["device"], s["total_size"]) for s in torch.tpu.memory_snapshot()) == [(0, 20), (1, 12)]
+    assert [s["total_size"] for s in torch.tpu.memory_snapshot(1)] == [12]
+    """, TORCH_PJRT_CPU_DEVICES="2")
