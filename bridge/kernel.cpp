@@ -222,15 +222,32 @@ bool writes_hidden(Run &run) {
   return true;
 }
 
-// A device= argument that is not ours: zeros_like(x, device="cpu").
+// Lists whose tensors are on several devices: PyTorch's composite goes through them one by one.
+bool mixes_devices(Run &run) {
+  std::optional<c10::Device> first;
+  for (const Argument &argument : run.op.arguments) {
+    if (argument.kind != Kind::kTensors || argument.source < 0) continue;
+    const IValue &list = run.argument(static_cast<size_t>(argument.source));
+    if (!list.isTensorList()) continue;
+    for (const Tensor &tensor : list.toTensorVector()) {
+      if (first && tensor.device() != *first) return true;
+      first = tensor.device();
+    }
+  }
+  return false;
+}
+
+// A device= argument that is not ours, or another one of ours: zeros_like(x, device="cpu").
 bool for_another_device(Run &run) {
+  if (C10_UNLIKELY(run.op.foreach)) return mixes_devices(run);
   if (run.op.device < 0) return false;
   const IValue &device = run.argument(static_cast<size_t>(run.op.device));
   if (device.isNone()) return false;
   if (device.toDevice().type() != c10::DeviceType::PrivateUse1) return true;
   run.index = device.toDevice().index() == -1 ? current_device() : device.toDevice().index();
   device_at(run.index);  // throws where there is none
-  return false;
+  const IValue &first = run.argument(0);
+  return first.isTensor() && on_device(first.toTensor()) && first.toTensor().device().index() != run.index;
 }
 
 void run_composite(Run &run) {

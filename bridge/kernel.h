@@ -92,6 +92,7 @@ struct Op {
   bool numbers = false;              // takes 0-d CPU tensors as numbers
   bool indices = false;              // argument 1 is a list of index tensors
   bool random = false;
+  bool foreach = false;              // of lists whose tensors may be on several devices
   bool range = false;                // arange: its numbers say its length
   bool has_lengths = false;          // some argument is lengths
 

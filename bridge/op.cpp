@@ -95,6 +95,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
   numbers = takes_cpu_numbers(base) || handle.hasTag(at::Tag::pointwise);
   indices = takes_indices(base);
   range = base == "arange" || base == "range";
+  foreach = composite && base.rfind("_foreach_", 0) == 0;
   random = handle.hasTag(at::Tag::nondeterministic_seeded);
   for (const auto &argument : schema.arguments()) random |= kind_of(argument) == Kind::kGenerator;
 

@@ -465,9 +465,12 @@ Tensor read_tensor(const Tensor &tensor) {
     read_bytes(tensor, host.mutable_data_ptr(), host.nbytes());
     return host;
   }
-  size_t offset = 0;
-  if (tensor.numel()) storage_of(*tensor.storage().unsafeGetStorageImpl(), &offset);
-  if (tensor.numel() && !offset && !math_bits(tensor) && tensor.storage().nbytes() <= kSmallStorage) {
+  size_t offset = 0, size = tensor.storage().nbytes();
+  pj_storage *storage = tensor.numel() ? storage_of(*tensor.storage().unsafeGetStorageImpl(), &offset) : nullptr;
+  // What reaches beyond the storage's end is refused by device_copy.
+  if (storage && !offset && size <= kSmallStorage && size == pj_storage_nbytes(storage) && !math_bits(tensor) &&
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                       static_cast<size_t>(tensor.storage_offset())) <= size) {
     auto count = static_cast<int64_t>(tensor.storage().nbytes());
     Tensor bytes = at::empty({count}, tensor.options().dtype(c10::kByte).device(c10::kCPU));
     read_bytes(tensor, bytes.mutable_data_ptr(), static_cast<size_t>(count));

@@ -96,12 +96,14 @@ static pj_value *materialize(pj_storage *storage, pj_dtype dtype, int rank, cons
   zeros.sizes[0] = (int64_t)(storage->nbytes / (storage->nbytes % item ? 1 : item));
   pj_type flat = {.dtype = zeros.dtype, .rank = 1, .dims = {zeros.sizes[0]}}, natural;
   int permutation[PJ_MAX_RANK];
-  bool covers = pj_view_covers(&view, storage->nbytes);
+  pj_status beyond = pj_view_check(&view, &flat);  // told when the call becomes a plan
+  bool covers = !beyond && pj_view_covers(&view, storage->nbytes);
   if (covers) pj_view_memory_order(&view, &natural, permutation);
-  if (covers || (zeros.dtype == dtype && pj_view_rebase(&view, &flat, &natural))) {
+  if (covers || (!beyond && zeros.dtype == dtype && pj_view_rebase(&view, &flat, &natural))) {
     natural.dtype = zeros.dtype;
     zeros = pj_dense_spec(&natural);
   }
+  pj_status_free(beyond);
   pj_call call = {.op = pj_runtime_op(storage->device->runtime, "pj::zeros"), .hold = true};
   pj_status status = pj_submit_own(storage->device, &call, &zeros, 1);
   pj_value *value = NULL;

@@ -117,6 +117,7 @@ bool view_box_find(const view_runs *runs, int64_t offset, const pj_type *base, v
                    view_box *out_box) {
   view_box box = {0};
   int64_t block = pj_type_elements(base);
+  if (!block) return false;
   for (int i = 0; i < runs->rank; ++i) {
     int64_t length = block_length(runs->strides[i], runs->reach[i], offset, block, base, style);
     if (!length) return false;
