@@ -206,7 +206,7 @@ static bool train(pj_runtime *runtime, int length) {
     points[2 * i + 1] = uniform();
     labels[i] = points[2 * i] * points[2 * i + 1] > 0 ? 1.0f : 0.0f;
   }
-  pj_runtime_set_queue(runtime, length, false);
+  pj_runtime_set_eager(runtime, length > 1 ? PJ_EAGER_FUSED : PJ_EAGER_STRICT, length);
   pj_runtime_reset_counters(runtime);
   tensor x = matrix(to_device(points, 2 * POINTS), POINTS, 2), y = matrix(to_device(labels, POINTS), POINTS, 1);
   network net = {matrix(uniform_storage(2 * HIDDEN, 1), 2, HIDDEN), vector(uniform_storage(HIDDEN, 1), HIDDEN),
