@@ -6,7 +6,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.dlpack import DLDeviceType
 
-from torch_pjrt import _C, _plugin, _printing
+from torch_pjrt import _C, _plugin, _printing, _safetensors
 from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
@@ -168,4 +168,5 @@ def apply() -> None:
     _after_optimizer_step()
     _fused_gru_cell()
     _flex_attention()
+    _safetensors.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

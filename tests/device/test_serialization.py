@@ -138,6 +138,27 @@ def test_safetensors_saves_and_loads(tmp_path):
     same(safetensors.torch.load_file(tmp_path / "x.safetensors"), tensors, **EXACT)
 
 
+@pytest.mark.parametrize("device", ["tpu", "tpu:0", torch.device("tpu")])
+def test_safetensors_loads_onto_the_device(tmp_path, device):
+    tensors, path = {"a": torch.randn(3, 4), "b": torch.randn(5).bfloat16()}, tmp_path / "x.safetensors"
+    safetensors.torch.save_file(tensors, path)
+    loaded = safetensors.torch.load_file(path, device=device)
+    assert all(x.device.type == "tpu" for x in loaded.values())
+    same(loaded, tensors, **EXACT)
+    with safetensors.safe_open(path, "pt", device=device) as file:
+        assert sorted(file.keys()) == ["a", "b"] and file.get_slice("a").get_shape() == [3, 4]
+        part, whole = file.get_slice("a")[1:, :2], file.get_tensor("b")
+    assert part.device.type == whole.device.type == "tpu"
+    same((part, whole), (tensors["a"][1:, :2], tensors["b"]), **EXACT)
+    model = nn.Linear(4, 3, bias=False)
+    safetensors.torch.save_model(model, path)
+    other = nn.Linear(4, 3, bias=False).to("tpu")
+    safetensors.torch.load_model(other, path, device=str(device))
+    same(other.weight, model.weight, **EXACT)
+    with safetensors.safe_open(path, "np") as file:
+        assert file.get_tensor("weight").shape == (3, 4)
+
+
 def test_tensors_print_and_turn_into_python_and_numpy_values():
     x = torch.arange(6.0).reshape(2, 3)
     assert repr(x.to("tpu")) == repr(x)[:-1] + ", device='tpu:0')"
