@@ -207,7 +207,8 @@ static void combine_at_distance(hlo *h, const hlo_value *state, hlo_value *resul
     pairs[d->n + i] = x;
   }
   d->body(h, pairs, results + 1, d->context);
-  results[0] = hlo_add(h, distance, distance);
+  // Not distance + distance: XLA (API 0.81) takes what a loop's counter is added to for a constant, and ends the process.
+  results[0] = hlo_mul(h, distance, hlo_constant_int(h, distance.dtype, 2));
 }
 
 static void scan_doubling(hlo *h, const hlo_value *x, doubling *d, hlo_value *out_results) {

@@ -83,7 +83,7 @@ void pj_run_started(pj_device *device, pj_buffer *result) {
   while (done < device->run_count && pj_event_is_ready(client, device->runs[done].end))
     pj_event_destroy(client, device->runs[done++].end);
   device->run_count -= done;
-  memmove(device->runs, device->runs + done, device->run_count * sizeof *device->runs);
+  if (done) memmove(device->runs, device->runs + done, device->run_count * sizeof *device->runs);
   pj_event *end;
   pj_status status = pj_buffer_ready_event(client, result, &end);
   pj_status_free(status);  // the results have it too
