@@ -32,21 +32,22 @@ def test_index_of_an_empty_dimension_is_an_index_error():
         run("aten::index.Tensor", torch.empty(0, 3), [A])
 
 
-@pytest.mark.parametrize("name, args", [
-    ("aten::index.Tensor", (torch.zeros(3, 2), [torch.tensor([0, 3])])),
-    ("aten::index.Tensor", (torch.zeros(3, 2), [torch.tensor([-4])])),
-    ("aten::gather", (torch.zeros(3, 2), 0, torch.tensor([[3, 0]]))),
-    ("aten::gather", (torch.zeros(3, 2), 1, torch.tensor([[-1], [0]]))),
-    ("aten::index_select", (torch.zeros(3, 2), 0, torch.tensor([3]))),
-    ("aten::embedding", (torch.zeros(3, 2), torch.tensor([[0, 3]]))),
-    ("aten::take", (torch.zeros(3, 2), torch.tensor([6]))),
-    ("aten::scatter.value", (torch.zeros(3), 0, torch.tensor([3]), 1.0)),
-    ("aten::index_put", (torch.zeros(3), [torch.tensor([3])], torch.ones(1), False)),
-    ("aten::index_copy", (torch.zeros(3), 0, torch.tensor([-1]), torch.ones(1))),
+@pytest.mark.parametrize("error, name, args", [
+    (IndexError, "aten::index.Tensor", (torch.zeros(3, 2), [torch.tensor([0, 3])])),
+    (IndexError, "aten::index.Tensor", (torch.zeros(3, 2), [torch.tensor([-4])])),
+    (RuntimeError, "aten::gather", (torch.zeros(3, 2), 0, torch.tensor([[3, 0]]))),
+    (RuntimeError, "aten::gather", (torch.zeros(3, 2), 1, torch.tensor([[-1], [0]]))),
+    (IndexError, "aten::index_select", (torch.zeros(3, 2), 0, torch.tensor([3]))),
+    (IndexError, "aten::embedding", (torch.zeros(3, 2), torch.tensor([[0, 3]]))),
+    (IndexError, "aten::take", (torch.zeros(3, 2), torch.tensor([6]))),
+    (RuntimeError, "aten::scatter.value", (torch.zeros(3), 0, torch.tensor([3]), 1.0)),
+    (IndexError, "aten::index_put", (torch.zeros(3), [torch.tensor([3])], torch.ones(1), False)),
+    (IndexError, "aten::index_copy", (torch.zeros(3), 0, torch.tensor([-1]), torch.ones(1))),
 ], ids=lambda x: x if isinstance(x, str) else "")
-def test_an_index_out_of_range_is_an_index_error(name, args):
-    with pytest.raises(IndexError):
+def test_an_index_out_of_range_raises_what_it_raises_on_the_cpu(error, name, args):
+    with pytest.raises(error, match="index out of range") as raised:
         run(name, *args)
+    assert raised.type is error
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
