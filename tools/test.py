@@ -17,6 +17,8 @@ from plugins import installed_plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
+# Some tests send signals and wait for limits: what failed beside others is asked once more alone, and both runs are shown.
+ONCE_MORE = "once more, alone: what failed"
 
 
 def run(command, **options):
@@ -54,12 +56,15 @@ def ctest(folder, jobs, *selection, **environment):
     """Runs the selected tests, with these and no other PJ_* variables, and says which were skipped and why."""
     report = folder / "report.xml"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PJ_")}
-    good = run([tool("ctest"), "--test-dir", folder, "--output-on-failure", f"-j{jobs}", "--no-tests=error",
-                "--output-junit", report, *selection], env={**clean, **environment})
+    command = [tool("ctest"), "--test-dir", folder, "--output-on-failure"]
+    good = run([*command, f"-j{jobs}", "--no-tests=error", "--output-junit", report, *selection], env={**clean, **environment})
     for case in ElementTree.parse(report).iter("testcase"):
         if case.get("status") == "notrun":
             said = (case.findtext("system-out") or "").strip().splitlines()
             print(f"{case.get('name')}: {said[-1] if said else 'skipped without a reason'}", flush=True)
+    if not good:
+        print(ONCE_MORE, flush=True)
+        good = run([*command, "--rerun-failed"], env={**clean, **environment})
     return good
 
 
@@ -101,8 +106,7 @@ def python_tests(jobs, *selection, **variables):
     pytest = [sys.executable, "-m", "pytest", "-q", "-rfEs"]
     if run([*pytest, "-n", jobs, "--dist", "loadfile", "--durations=15", *selection], env=environment):
         return True
-    # Some tests send signals and wait for limits: what failed beside others is asked once more alone, and both runs are shown.
-    print("once more, alone: what failed", flush=True)
+    print(ONCE_MORE, flush=True)
     return run([*pytest, "--last-failed", "--last-failed-no-failures", "none", *selection], env=environment)
 
 

@@ -442,6 +442,7 @@ static void *run_job(void *argument) {
     pj_status status =
         get_with(j->compiler, j->number + i, j->stop ? is_stopped : NULL, j->stop, &executable, NULL);
     j->code = pj_status_code(status);
+    if (status) printf("# %s\n", pj_status_text(status));
     pj_status_free(status);
     pj_executable_destroy(executable);
   }
