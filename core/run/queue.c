@@ -24,10 +24,13 @@ static bool is_running(const pj_device *device, const void *context) {
   return device->running && !runs_here(device);
 }
 
-// Its ops are complete, and their thread waits to run them. Another op in it would be another program.
+// Its ops are complete, and their thread waits to run them. Another op in it would be another program; but who has waited
+// for many runs of others goes on, or threads that are never done would starve it.
+enum { MOST_RUNS_AWAITED = 64 };
+
 static bool is_due(const pj_device *device, const void *context) {
-  (void)context;
-  return device->region->due && !runs_here(device);
+  const uint64_t *since = context;
+  return device->region->due && !runs_here(device) && device->point - *since < MOST_RUNS_AWAITED;
 }
 
 pj_status pj_device_wait_while(pj_device *device, pj_condition *condition, const void *context, const char *what) {
@@ -355,7 +358,8 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   PJ_TRY(pj_runtime_check(device->runtime));
   const char *line = pj_trace_collects(&device->runtime->trace) ? pj_trace_line(device->runtime) : NULL;
   pthread_mutex_lock(&device->lock);
-  pj_status status = pj_device_wait_while(device, is_due, NULL, ANOTHER_COMPILE);
+  uint64_t since = device->point;
+  pj_status status = pj_device_wait_while(device, is_due, &since, ANOTHER_COMPILE);
   pj_device_drain(device);
   const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
   if (plan) status = pj_region_append(device, call, plan, line);

@@ -259,6 +259,7 @@ def test_a_generator_is_of_a_device_that_there_is():
 def test_a_snapshot_lists_what_is_on_every_device():
     run("""
     x, y = torch.ones(3, device="tpu:1"), torch.ones(5, device="tpu:0")
+    [torch.tpu.synchronize(i) for i in range(2)]
     assert sorted((s["device"], s["total_size"]) for s in torch.tpu.memory_snapshot()) == [(0, 20), (1, 12)]
     assert [s["total_size"] for s in torch.tpu.memory_snapshot(1)] == [12]
     """, TORCH_PJRT_CPU_DEVICES="2")

@@ -75,7 +75,8 @@ def test_destructors_that_use_the_device_and_threads_that_drop_tensors_do_not_de
         def __del__(self): (self.x + 1).sum()
     stop = False
     def drop():
-        while not stop:
+        for _ in range(100):  # an end, so that what one collection waits for cannot pile up for ever in the other thread
+            if stop: break
             for _ in range(20): Dropped()
             gc.collect()
     def compute():
