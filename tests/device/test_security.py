@@ -37,7 +37,7 @@ def test_import_compile_and_training_open_no_internet_socket():
     works()
     counters = torch.tpu.counters()
     # A compile worker that had been ended would be a failure, or a reason to do without.
-    assert counters["compiles"] > 3 and counters["worker_failures"] == 0, counters
+    assert counters["compiles"] >= 2 and counters["worker_failures"] == 0, counters
     assert not torch_pjrt._C.own_process_reason()
     """, prelude=NO_NETWORK + PRELUDE, TORCH_PJRT_CACHE_DIR="")
 
