@@ -227,11 +227,11 @@ bool mixes_devices(Run &run) {
   std::optional<c10::Device> first;
   for (const Argument &argument : run.op.arguments) {
     if (argument.kind != Kind::kTensors || argument.source < 0) continue;
-    const IValue &list = run.argument(static_cast<size_t>(argument.source));
-    if (!list.isTensorList()) continue;
-    for (const Tensor &tensor : list.toTensorVector()) {
-      if (first && tensor.device() != *first) return true;
-      first = tensor.device();
+    // By reference: another reference to each tensor of an optimizer's lists would cost more than the check.
+    for (const IValue &element : run.argument(static_cast<size_t>(argument.source)).toListRef()) {
+      c10::Device device = element.toTensor().device();
+      if (first && device != *first) return true;
+      first = device;
     }
   }
   return false;

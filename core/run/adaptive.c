@@ -15,6 +15,17 @@ static void use(uint32_t *last, uint32_t ref, uint32_t q) {
   if (last[ref] < q) last[ref] = q;
 }
 
+// The op that makes output k: the last one whose outputs begin at k or before.
+static uint32_t maker_of(const pj_region *region, uint32_t k) {
+  uint32_t low = 0, high = region->queued_count;
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (region->queued[middle].first_output <= k) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 // The op that uses each input and output of the region last. An old value that an op replaces is used by that op: it
 // comes back if the op fails.
 uint32_t *pj_region_last_uses(const pj_region *region) {
@@ -27,12 +38,11 @@ uint32_t *pj_region_last_uses(const pj_region *region) {
     for (uint32_t r = queued->first_ref; r < end; ++r) use(last, region->refs[r], q);
     end = queued->first_ref;
     for (uint32_t i = 0; i < queued->plan->result_count; ++i) use(last, 2 * (queued->first_output + i) + 1, q);
-    for (uint32_t u = 0; u < region->undo_count; ++u) {
-      const struct pj_undo *undo = &region->undo[u];
-      bool mine = undo->new_value->region == region->id && undo->new_value->ref & 1 &&
-                  undo->new_value->ref / 2 - queued->first_output < queued->plan->result_count;
-      if (mine && undo->borrowed) use(last, undo->old_value->ref, q);
-    }
+  }
+  for (uint32_t u = 0; u < region->undo_count; ++u) {
+    const struct pj_undo *undo = &region->undo[u];
+    bool made = undo->new_value->region == region->id && undo->new_value->ref & 1;
+    if (made && undo->borrowed) use(last, undo->old_value->ref, maker_of(region, undo->new_value->ref / 2));
   }
   return last;
 }

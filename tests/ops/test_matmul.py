@@ -88,4 +88,4 @@ def test_the_scaled_products_of_lists_equal_the_cpus(rowwise):
     scales = [torch.rand(16, 1), torch.rand(1, 16)] if rowwise else [torch.tensor([0.5]), torch.tensor([0.25])]
     bias = make(torch.float32, 16).bfloat16()
     arguments = ([scales[0]], [rowwise], [0], [scales[1]], [rowwise], [0], bias, torch.bfloat16)
-    compare("aten::_scaled_mm_v2", a, b.t(), *arguments, rtol=2e-2, atol=2e-2)
+    compare("aten::_scaled_mm_v2", a, b.t(), *arguments, rtol=2e-2, atol=2e-2)  # bfloat16 has 8 bits
