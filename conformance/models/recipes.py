@@ -1,0 +1,159 @@
+"""Finds what runs on the CPU: the class, how far its configuration is shrunk, and the inputs."""
+import inspect
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+from conformance.judge import Unbuildable, first_line
+from conformance.models.configs import base_config, small_config
+from conformance.models.inputs import Recipe, make_inputs
+from conformance.models.universe import model_classes
+
+MOST_PARAMETERS = 220_000_000
+# Tried in this order where the inputs before did not run.
+IMAGE_VARIANTS = [dict(image=i) for i in range(1, 9)] + [dict(size=224), dict(size=64)]
+SOUND_VARIANTS = [dict(sound=i) for i in range(1, 5)] + [dict(frames=64), dict(frames=64, sound=1), dict(frames=1024),
+                                                       dict(frames=1024, sound=1)]
+OTHER_VARIANTS = [dict(batch=1), dict(length=64), dict(length=64, batch=1), dict(mask=False)]
+TOKEN_FIELDS = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "video_token_id",
+                "speech_token_id", "speech_token_index", "audio_token_ids")
+# "Image features and image tokens do not match, tokens: 0, features: 4": how many tokens there must be.
+COUNTS = re.compile(r"tokens?:?\s*=?\s*\(?(\d+)\)?.{0,40}?features?:?\s*=?\s*(?:torch\.Size\(\[)?(\d+)", re.I | re.S)
+
+
+def _rotates_by_three(model_class: type) -> bool:
+    try:
+        return "mrope_section" in inspect.getsource(sys.modules[model_class.__module__])
+    except OSError:
+        return False
+
+
+def config(recipe: Recipe, model_type: str, model_class: type) -> PretrainedConfig:
+    return small_config(base_config(model_type), recipe.level, _rotates_by_three(model_class))
+
+
+def build(recipe: Recipe, model_type: str) -> PreTrainedModel:
+    """The model of a recipe with random weights, always the same, on the CPU."""
+    model_class = next(c for c in model_classes(model_type) if c.__name__ == recipe.model)
+    return _built(model_class, config(recipe, model_type, model_class))
+
+
+def _built(model_class: type, small: PretrainedConfig) -> PreTrainedModel:
+    torch.manual_seed(0)
+    return model_class(small).float().eval()
+
+
+def _parameters(model_class: type, small: PretrainedConfig) -> int:
+    """Told by the meta device; 0 where the model cannot be built there."""
+    try:
+        with torch.device("meta"):
+            return sum(p.numel() for p in model_class(small).parameters())
+    except Exception:
+        return 0
+
+
+def float_tensors(tree, depth: int = 0) -> list[torch.Tensor]:
+    """The floating and complex tensors of a model's output, in its order; caches are not part of it."""
+    if isinstance(tree, torch.Tensor):
+        return [tree] if tree.is_floating_point() or tree.is_complex() else []
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
+    return [x for part in parts for x in float_tensors(part, depth + 1)] if depth < 5 else []
+
+
+def _modes(model: PreTrainedModel, full: bool) -> list[str]:
+    signature = inspect.signature(model.forward).parameters
+    several = any(n.startswith(("pixel_values", "input_features", "input_values", "image")) for n in signature)
+    if full:
+        return ["full"] if several else []
+    return (["grid"] if several else []) + ["plain", "text", "main", "documented"]
+
+
+def _variants(model: PreTrainedModel, mode: str) -> list[dict]:
+    names = inspect.signature(model.forward).parameters
+    sees = any(n.startswith(("pixel", "image", "video")) for n in names) and mode != "text"
+    hears = any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names) and mode != "text"
+    return [{}, *OTHER_VARIANTS[:1], *(IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
+            *OTHER_VARIANTS[1:]]
+
+
+def _token_ids(model: PreTrainedModel, message: str) -> list[int]:
+    """The tokens that stand for another modality, those that the message names first."""
+    found = [(name, getattr(model.config, name)) for name in TOKEN_FIELDS if isinstance(getattr(model.config, name, None), int)]
+    return [value for name, value in sorted(found, key=lambda pair: pair[0].split("_")[0] not in message.lower())]
+
+
+def _with_tokens(recipe: Recipe, model: PreTrainedModel, error: Exception) -> Recipe | None:
+    """The recipe with as many placeholder tokens as the error asks for."""
+    counts, ids = COUNTS.search(str(error)), _token_ids(model, str(error))
+    if not counts or not ids:
+        return None
+    wanted = int(counts[2])
+    if wanted > 4096:  # elements, not features
+        wanted //= max(1, getattr(model.config.get_text_config(), "hidden_size", 64))
+    return replace(recipe, tokens=((ids[0], wanted // recipe.batch if wanted % recipe.batch == 0 else wanted),))
+
+
+def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
+    """The recipe, perhaps with placeholder tokens, if the model runs with its inputs; else raises what the model raises."""
+    for _ in range(3):
+        try:
+            torch.manual_seed(0)
+            with torch.no_grad():
+                output = model(**make_inputs(model, recipe))
+            if not float_tensors(output):
+                raise Unbuildable("no floating tensor in the output")
+            return recipe
+        except Exception as error:
+            repaired = _with_tokens(recipe, model, error)
+            if repaired is None or repaired == recipe:
+                raise
+            failure, recipe = error, repaired
+    raise failure
+
+
+def _attempts(model_type: str, seconds: float, errors: list[str]) -> Iterator[tuple[PreTrainedModel, Recipe]]:
+    begin = time.monotonic()
+    classes = model_classes(model_type)
+    if not classes:
+        raise Unbuildable("no model class of this type can be imported")
+    base = base_config(model_type)
+    mrope = _rotates_by_three(classes[0])
+    plan = [(True, level) for level in (1, 2, 3)] + [(False, level) for level in (1, 2, 3, 4, 5, 6)]
+    for full, level in plan:
+        for model_class in classes[:2 if full else 3]:
+            try:
+                small = small_config(base, level, mrope)
+                count = _parameters(model_class, small)
+                if count > MOST_PARAMETERS:
+                    raise Unbuildable(f"{count / 1e6:.0f} million parameters")
+                model = _built(model_class, small)
+            except Exception as error:
+                errors.append(f"{model_class.__name__} at level {level}: {type(error).__name__}: {first_line(error)}")
+                continue
+            for mode in _modes(model, full):
+                for variant in _variants(model, mode):
+                    if full and time.monotonic() - begin > seconds / 2:
+                        break
+                    yield model, Recipe(model=model_class.__name__, level=level, mode=mode, **variant)
+
+
+def find(model_type: str, seconds: float, tell: Callable[[str], None] = lambda stage: None) -> Recipe:
+    """The first recipe that runs on the CPU; Unbuildable, with what the first attempts said, after so many seconds."""
+    until, errors = time.monotonic() + seconds, []
+    for model, recipe in _attempts(model_type, seconds, errors):
+        tell(f"{recipe.model} level {recipe.level} {recipe.mode}")
+        if time.monotonic() > until:
+            errors.insert(0, f"no inputs found in {seconds:g} s")
+            break
+        try:
+            return _runs(model, recipe)
+        except Exception as error:
+            text = f"{recipe.mode}{recipe.level}: {type(error).__name__}: {first_line(error)}"
+            if text not in errors:
+                errors.append(text)
+    raise Unbuildable(" | ".join(errors)[:2000])
