@@ -15,8 +15,11 @@ RELATIVE = 1e-4
 # number once; a pass rounds at each of its steps, of which tiny models have some dozens in a row.
 NOISE = 8
 # A tensor whose noise is a larger share than this of its largest element is counted as unstable: a choice (top-k, the
-# nearest code) hangs on a rounding.
-UNSTABLE = 0.01
+# nearest code) hangs on a rounding. One that is nothing but noise is not: a gradient that is zero by symmetry, as that of
+# the bias of a key, is a millionth of the others.
+UNSTABLE, NOTHING = 0.01, 1e-6
+# Chips and XLA's CPU code take numbers below 1.2e-38 for 0, also between two steps; the smallest that is compared.
+ZERO = 1e-30
 PERTURBED_RUNS = 3
 
 Tensors = dict[str, torch.Tensor]
@@ -34,6 +37,7 @@ class Noise:
     run: Callable[[int], Tensors]
     answers: list[Tensors] = field(default_factory=list)
     unstable: int = 0
+    nothing: float = 0  # below are tensors that are zero but for rounding
 
     def of(self, name: str, want: torch.Tensor) -> Iterator[torch.Tensor]:
         """The tensor in each of those answers that have it in the same shape."""
@@ -62,7 +66,7 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
     scale = _largest(want)
     same_places = torch.equal(got.isfinite(), want.isfinite()) and torch.equal(got.isnan(), want.isnan())
     off = _distance(got, want)
-    if same_places and off <= RELATIVE * scale:
+    if same_places and off <= max(RELATIVE * scale, ZERO):
         return None
     if noise.is_elsewhere(name, want):
         noise.unstable += 1
@@ -75,7 +79,7 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
         return None
     moved = max(_distance(other, want) for other in others)
     if off <= max(RELATIVE * scale, NOISE * moved):
-        noise.unstable += moved > UNSTABLE * scale
+        noise.unstable += moved > UNSTABLE * scale > UNSTABLE * noise.nothing
         return None
     return f"off by {off:.2g} where the largest element is {scale:.2g} and the CPU's noise {moved:.2g}"
 
@@ -99,6 +103,7 @@ def same(got: Tensors, want: Tensors, noise: Noise) -> None:
     """Raises Wrong at the first tensor that differs in dtype or shape, or by more than the rules above allow."""
     if missing := sorted(want.keys() ^ got.keys()):
         raise Wrong(f"{missing[0]} is there on one of the two only")
+    noise.nothing = NOTHING * max((_largest(w) for w in want.values() if w.is_floating_point()), default=0)
     for name, w in want.items():
         g = got[name]
         if g.dtype != w.dtype:

@@ -3,7 +3,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from conformance.models.shrink import HEAD_DIM, HEADS, LEVELS, VOCABULARY, WIDTH, Shrinker
+from conformance.models.shrink import HEAD_DIM, HEADS, LEVELS, OPEN, VOCABULARY, WIDTH, Shrinker
 from conformance.models.universe import config_class
 
 LAYERS = dict(num_hidden_layers=2, num_attention_heads=HEADS, hidden_size=WIDTH, intermediate_size=WIDTH)
@@ -24,8 +24,6 @@ COMPOSITIONS = (
          decoder=dict(vocab_size=64, hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=HEADS, ffn_dim=WIDTH)),
     dict(text_encoder=TEXT_TO_TEXT), dict(question_encoder=dict(TEXT, model_type="dpr"), generator=TEXT_TO_TEXT),
 )
-# What a model demands and its default configuration leaves open.
-OPEN = {"prediction_length": 8, "context_length": 16}
 # A backbone from another package, which need not be here; all of its kind give a pyramid of images.
 FOREIGN_BACKBONE = "timm_backbone"
 

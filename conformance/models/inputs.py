@@ -16,7 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 @dataclass(frozen=True)
 class Recipe:
     """How to make a model and its inputs. `image`, `sound`: which of the forms below; 0 for the other numbers: what the
-    configuration says. `tokens`: (id, how many) that stand for what another modality brings."""
+    configuration says. `own`: the weights are those that the class begins with. `tokens`: (id, how many) that stand for what another modality brings."""
     model: str = ""
     level: int = 1
     mode: str = "plain"
@@ -26,6 +26,8 @@ class Recipe:
     sound: int = 0
     size: int = 0
     frames: int = 0
+    mel: int = 0
+    own: bool = False
     mask: bool = True
     tokens: tuple[tuple[int, int], ...] = ()
 
@@ -71,28 +73,30 @@ class Words(dict):
 
     def __init__(self, config: PretrainedConfig, recipe: Recipe):
         self.config, self.recipe = config, recipe
-        B, T = recipe.batch, recipe.length
+        B = recipe.batch
+        positions = self.number(("max_position_embeddings", "n_positions", "max_target_positions"), "text", recipe.length)
+        T = min(recipe.length, positions) if positions > 1 else recipe.length
         high, wide = self.image_size()
         merge = self.number(("spatial_merge_size", "merge_size", "downsample_factor"), "vision", 2)
         past = self.number(("context_length",), "", 32)
         lags = self.field(("lags_sequence",), "") or [0]
         super().__init__(
             batch_size=B, num_images=B, num_videos=B, num_audios=B, num_images_or_videos=1, point_batch_size=1, num_points=1,
-            num_boxes=1, sequence_length=T, seq_len=T, input_ids_length=T, target_sequence_length=T, text_sequence_length=T,
+            num_boxes=1, sequence_length=T, length=T, seq_len=T, input_ids_length=T, target_sequence_length=T, text_sequence_length=T,
             encoder_sequence_length=T, text_seq_len=T, height=high, width=wide, image_size=high, frame_size=high,
             num_patches=4 * merge * merge, total_patches=4 * merge * merge, max_patches=4 * merge * merge, merge=merge,
             num_channels=self.number(("num_channels", "in_channels", "in_chans", "image_channels"), "vision", 3),
             num_frames=recipe.frames or self.number(("num_frames", "frames_per_clip"), "vision", 8),
             patch_size=self.number(("patch_size", "spatial_patch_size"), "vision", 14),
             temporal_patch_size=self.number(("temporal_patch_size",), "vision", 2),
-            mel_bins=self.number(("num_mel_bins", "n_mels", "feature_size", "input_feat_per_channel", "input_dim", "mel_bins",
+            mel_bins=recipe.mel or self.number(("num_mel_bins", "n_mels", "feature_size", "input_feat_per_channel", "input_dim", "mel_bins",
                                   "num_freq_bins", "input_size"), "audio|encoder|speech", 80),
             spectrum_length=recipe.frames or 2 * self.number(("max_source_positions",), "audio|encoder", 100),
             audio_channels=self.number(("audio_channels",), "", 1), max_length=self.number(("max_length",), "", 100),
             past=past + max(lags), future=self.number(("prediction_length",), "", 8), episode_length=T, entity_length=4,
             series=self.number(("num_input_channels", "input_size"), "", 1), num_visual_features=4, visual_pos_dim=4,
             max_mention_length=4, act_dim=self.number(("act_dim", "max_action_dim", "action_dim"), "", 4),
-            time_features=max(1, self.number(("num_time_features",), "", 0)))
+            time_features=self.number(("num_time_features",), "", 0), frames=16, num_latents=16)
 
     def parts(self, hint: str) -> list[Any]:
         """The configuration and its parts, those whose name has the hint first."""
@@ -194,12 +198,12 @@ class Maker:
     def value(self, name: str) -> torch.Tensor | None:
         """The argument of that name; None where nothing says what it is."""
         words, recipe, ids = self.words, self.recipe, self.made.get("input_ids")
-        like_ids = ids.shape if ids is not None else (recipe.batch, recipe.length)
+        like_ids = ids.shape if ids is not None else (recipe.batch, words["length"])
         if name == "input_ids":
-            return self.tokens(recipe.batch, recipe.length)
+            return self.tokens(recipe.batch, words["length"])
         if name in ("decoder_input_ids", "text_input_ids", "tokens"):
             codebooks = words.number(("num_codebooks",), "decoder", 1) if "num_codebooks" in self.shape_of(name) else 1
-            return torch.randint(0, max(2, self.highest), (recipe.batch * codebooks, recipe.length), generator=self.generator)
+            return torch.randint(0, max(2, self.highest), (recipe.batch * codebooks, words["length"]), generator=self.generator)
         if name in ("attention_mask", "text_attention_mask"):
             return torch.ones(like_ids, dtype=torch.long)
         if name in ("token_type_ids", "mm_token_type_ids"):
@@ -208,7 +212,7 @@ class Maker:
                 special[ids == token] = 1
             return special
         if name == "position_ids":
-            return torch.arange(recipe.length)[None].expand(recipe.batch, recipe.length)
+            return torch.arange(words["length"])[None].expand(recipe.batch, words["length"])
         if name in ("image_grid_thw", "image_grid_hw", "grid_thw", "video_grid_thw", "image_grid_hws", "grid_hws"):
             return self.grid(name)
         if name == "spatial_shapes":
@@ -242,7 +246,7 @@ class Maker:
             packed = "grid_thw" in self.signature or "batch" not in self.shape_of(name, "batch")
             if packed:
                 return self.normal(PATCHES)
-            return torch.randn(recipe.batch, recipe.length, width, generator=self.generator)
+            return torch.randn(recipe.batch, words["length"], width, generator=self.generator)
         if name in ("timestep", "timesteps", "time_step") and name not in self.documented:
             return torch.ones(recipe.batch)
         return self.from_documentation(name)
@@ -252,7 +256,7 @@ class Maker:
 
     def from_documentation(self, name: str) -> torch.Tensor | None:
         if name not in self.documented:
-            return torch.ones(self.recipe.batch, self.recipe.length, dtype=torch.long) if name.endswith("mask") else None
+            return torch.ones(self.recipe.batch, self.words["length"], dtype=torch.long) if name.endswith("mask") else None
         kind, text = self.documented[name]
         try:
             shape = self.words.shape(text)

@@ -11,7 +11,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from conformance.judge import Unbuildable, first_line
 from conformance.models.configs import base_config, small_config
-from conformance.models.inputs import Recipe, make_inputs
+from conformance.models.inputs import SPECTRA, Recipe, Words, make_inputs
+from conformance.models.shrink import LEVELS
 from conformance.models.universe import model_classes
 
 MOST_PARAMETERS = 220_000_000
@@ -40,12 +41,32 @@ def config(recipe: Recipe, model_type: str, model_class: type) -> PretrainedConf
 def build(recipe: Recipe, model_type: str) -> PreTrainedModel:
     """The model of a recipe with random weights, always the same, on the CPU."""
     model_class = next(c for c in model_classes(model_type) if c.__name__ == recipe.model)
-    return _built(model_class, config(recipe, model_type, model_class))
+    return _built(model_class, config(recipe, model_type, model_class), recipe.own)
 
 
-def _built(model_class: type, small: PretrainedConfig) -> PreTrainedModel:
+KERNEL = 16  # a last dimension up to here is that of a kernel; beyond, that of the inputs of a linear map
+
+
+def _draw(p: torch.Tensor) -> None:
+    """Weights that keep the size of what goes through, and biases and scales of which no two are equal. The weights that
+    classes begin with make most of a small model vanish, and many of its choices ties."""
+    if not p.is_floating_point() or not p.dim():
+        return
+    if p.dim() == 1:
+        p.add_(0.1 * torch.randn(p.shape))
+        return
+    inputs = p.shape[-1] if p.shape[-1] > KERNEL else p[0].numel()
+    p.copy_(torch.randn(p.shape) / max(1, inputs)**0.5)
+
+
+def _built(model_class: type, small: PretrainedConfig, own: bool) -> PreTrainedModel:
     torch.manual_seed(0)
-    return model_class(small).float().eval()
+    model = model_class(small).float().eval()
+    if not own:
+        with torch.no_grad():
+            for p in model.parameters():
+                _draw(p)
+    return model
 
 
 def _parameters(model_class: type, small: PretrainedConfig) -> int:
@@ -77,7 +98,9 @@ def _variants(model: PreTrainedModel, mode: str) -> list[dict]:
     names = inspect.signature(model.forward).parameters
     sees = any(n.startswith(("pixel", "image", "video")) for n in names) and mode != "text"
     hears = any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names) and mode != "text"
-    return [{}, *OTHER_VARIANTS[:1], *(IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
+    high, wide = Words(model.config, Recipe()).image_size()
+    square = [dict(size=min(high, wide))] if high != wide else []
+    return [{}, *OTHER_VARIANTS[:1], *(square + IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
             *OTHER_VARIANTS[1:]]
 
 
@@ -98,6 +121,20 @@ def _with_tokens(recipe: Recipe, model: PreTrainedModel, error: Exception) -> Re
     return replace(recipe, tokens=((ids[0], wanted // recipe.batch if wanted % recipe.batch == 0 else wanted),))
 
 
+# "mat1 and mat2 shapes cannot be multiplied (32x640 and 1024x64)": the channels of a spectrum are 1024/640 of those given.
+PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+
+
+def _with_mel_bins(recipe: Recipe, model: PreTrainedModel, error: Exception) -> Recipe | None:
+    """The recipe with as many channels of a spectrum as the error asks for."""
+    sizes = PRODUCT.search(str(error))
+    if not sizes or recipe.mel or not any(SPECTRA.match(n) for n in inspect.signature(model.forward).parameters):
+        return None
+    given, wanted = int(sizes[1]), int(sizes[2])
+    bins = Words(model.config, recipe)["mel_bins"] * wanted
+    return replace(recipe, mel=bins // given) if bins % given == 0 else None
+
+
 def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
     """The recipe, perhaps with placeholder tokens, if the model runs with its inputs; else raises what the model raises."""
     for _ in range(3):
@@ -105,11 +142,16 @@ def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
             torch.manual_seed(0)
             with torch.no_grad():
                 output = model(**make_inputs(model, recipe))
-            if not float_tensors(output):
+            floats = float_tensors(output)
+            if not floats:
                 raise Unbuildable("no floating tensor in the output")
-            return recipe
+            if not any(x.isnan().any() for x in floats):
+                return recipe
+            if recipe.own:
+                raise Unbuildable("NaN in the output")
+            return _runs(_built(type(model), model.config, own=True), replace(recipe, own=True))
         except Exception as error:
-            repaired = _with_tokens(recipe, model, error)
+            repaired = _with_tokens(recipe, model, error) or _with_mel_bins(recipe, model, error)
             if repaired is None or repaired == recipe:
                 raise
             failure, recipe = error, repaired
@@ -123,20 +165,22 @@ def _attempts(model_type: str, seconds: float, errors: list[str]) -> Iterator[tu
         raise Unbuildable("no model class of this type can be imported")
     base = base_config(model_type)
     mrope = _rotates_by_three(classes[0])
-    plan = [(True, level) for level in (1, 2, 3)] + [(False, level) for level in (1, 2, 3, 4, 5, 6)]
-    for full, level in plan:
+    # First what is usual at the levels that give small models, then all that may help at each level.
+    plan = [(full, level, slice(2)) for full in (True, False) for level in (1, 2, 3, 4)]
+    plan += [(full, level, slice(None)) for full in (True, False) for level in LEVELS]
+    for full, level, some in plan:
         for model_class in classes[:2 if full else 3]:
             try:
                 small = small_config(base, level, mrope)
                 count = _parameters(model_class, small)
                 if count > MOST_PARAMETERS:
                     raise Unbuildable(f"{count / 1e6:.0f} million parameters")
-                model = _built(model_class, small)
+                model = _built(model_class, small, own=False)
             except Exception as error:
                 errors.append(f"{model_class.__name__} at level {level}: {type(error).__name__}: {first_line(error)}")
                 continue
             for mode in _modes(model, full):
-                for variant in _variants(model, mode):
+                for variant in _variants(model, mode)[some]:
                     if full and time.monotonic() - begin > seconds / 2:
                         break
                     yield model, Recipe(model=model_class.__name__, level=level, mode=mode, **variant)

@@ -2,6 +2,7 @@
 import hashlib
 import importlib
 
+import torch
 import transformers
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.models.auto import configuration_auto, modeling_auto
@@ -48,6 +49,11 @@ def config_class(model_type: str) -> type[PretrainedConfig]:
     return configuration_auto.CONFIG_MAPPING[model_type]
 
 
+def _computes(model_class: type | None) -> bool:
+    """Not so a class that only encodes or generates, and one that could not be imported."""
+    return getattr(model_class, "forward", torch.nn.Module.forward) is not torch.nn.Module.forward
+
+
 def model_classes(model_type: str) -> list[type[PreTrainedModel]]:
     """The classes that can be imported here; those that the mappings do not name, after them."""
     config = config_class(model_type)
@@ -55,10 +61,10 @@ def model_classes(model_type: str) -> list[type[PreTrainedModel]]:
     try:
         module = importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
     except ImportError:
-        return [c for c in found if c]
+        return [c for c in found if _computes(c)]
     found += [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, PreTrainedModel)
               and getattr(c, "config_class", None) is config and not c.__name__.endswith("PreTrainedModel")]
-    return list(dict.fromkeys(c for c in found if c))
+    return list(dict.fromkeys(c for c in found if _computes(c)))
 
 
 def select(types: list[str] | None, split: str, shard: tuple[int, int]) -> list[str]:
