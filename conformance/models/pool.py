@@ -3,6 +3,7 @@
 The child writes JSON lines to a pipe: {"stage": ...} when it begins something, {"row": ...} when it is done. A crash, a hang
 or a lack of memory ends it alone, and the last stage says where.
 """
+import faulthandler
 import json
 import os
 import resource
@@ -53,9 +54,11 @@ class Child:
 def _child(name: str, call: Callable[[str, Tell], dict], pipe: int, said: BinaryIO, most_bytes: int) -> None:
     """Never returns."""
     try:
+        faulthandler.disable()  # what ended it is in the last line
         os.setsid()  # so that its compile workers end with it
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
+        sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with os.fdopen(pipe, "w", buffering=1) as out:
@@ -80,12 +83,15 @@ def _start(name: str, call: Callable[[str, Tell], dict], most_bytes: int) -> Chi
     return Child(name, process, read, said, time.monotonic())
 
 
-def _end(child: Child) -> int:
+def _end(child: Child, killed: bool) -> int:
+    """The exit status; first killed, or ending by itself. What it has started, as compile workers, ends too."""
     try:
+        if killed:
+            os.kill(child.process, signal.SIGKILL)
+        status = os.waitpid(child.process, 0)[1]
         os.killpg(child.process, signal.SIGKILL)
-    except ProcessLookupError:
+    except ProcessLookupError:  # it had started none
         pass
-    status = os.waitpid(child.process, 0)[1]
     os.close(child.pipe)
     return status
 
@@ -103,30 +109,16 @@ def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]], done:
             ready = select.select(list(live), [], [], 0.2)[0]
             for pipe, child in list(live.items()):
                 ended = pipe in ready and not child.read()
-                late = time.monotonic() - child.begin > limit
+                late = not ended and time.monotonic() - child.begin > limit
                 if not (ended or late):
                     continue
                 del live[pipe]
-                if ended and not child.row:
-                    time.sleep(0.01)  # the pipe closes a moment before the process ends by itself
-                status = _end(child) if not ended else _reap(child)
-                row = child.row
+                status, row = _end(child, killed=late), child.row
                 if not row:
-                    word, why = ("crash", child.last_words(status)) if ended else ("timeout", f"not done after {limit:g} s")
+                    word, why = ("timeout", f"not done after {limit:g} s") if late else ("crash", child.last_words(status))
                     row = {"result": word, "reason": f"{child.stage}: {why}"[:300]}
                 child.said.close()
                 done(child.name, {**row, "seconds": round(time.monotonic() - child.begin, 1)})
     finally:
         for child in live.values():
-            _end(child)
-
-
-def _reap(child: Child) -> int:
-    """The status of a child that ends by itself; then its group's others, as compile workers, are ended too."""
-    status = os.waitpid(child.process, 0)[1]
-    try:
-        os.killpg(child.process, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    os.close(child.pipe)
-    return status
+            _end(child, killed=True)
