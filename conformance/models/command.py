@@ -181,6 +181,14 @@ def models(options: argparse.Namespace) -> int:
     return _verdict(list(out.rows.values()), results.open_faults(Path(options.open_faults)), bool(options.types))
 
 
+def report(options: argparse.Namespace) -> int:
+    from conformance.models.report import markdown
+
+    out = Path(options.out)
+    out.write_text(markdown(options.files, read_recipes(Path(options.recipes))))
+    return 0
+
+
 def _reason(name: str, reason: str, options: argparse.Namespace) -> str:
     """What is written of a fault. Of a type that is held out nothing, unless it was asked for by name."""
     from conformance.models.universe import held_out
@@ -212,3 +220,9 @@ def add_arguments(commands: Any) -> None:
     p.add_argument("--recipes", default=str(RECIPES), help="what `recipes` has written; a type that it lacks is searched for")
     p.add_argument("--open-faults", default=str(results.OPEN_FAULTS))
     p.add_argument("--out", required=True)
+
+    p = commands.add_parser("models-report", help="write docs/models.md")
+    p.add_argument("files", nargs="+", metavar="FILE", help="files of results; of a type in several the last counts")
+    p.add_argument("--recipes", default=str(RECIPES))
+    p.add_argument("--out", default=str(results.ROOT / "docs" / "models.md"))
+    p.set_defaults(call=report)

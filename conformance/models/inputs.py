@@ -40,10 +40,8 @@ class Recipe:
         return Recipe(**{**found, "tokens": tuple(tuple(pair) for pair in found.get("tokens", ()))})
 
 
-# Which arguments are given. full: text and every other modality; grid: text, and the sizes of images; plain: what a
+# Which arguments are given. full: text and every other modality; masked: and the masks of these; grid: text, and the sizes of images; plain: what a
 # default call has; text: tokens alone; main: the main input alone; documented: all that have a documented shape.
-MODES = ("full", "grid", "plain", "text", "main", "documented")
-
 PATCHES = "num_patches, num_channels * temporal_patch_size * patch_size * patch_size"
 IMAGE_FORMS = ("batch_size, num_channels, height, width", PATCHES, "batch_size, num_frames, num_channels, height, width",
                "batch_size, 1, num_channels, height, width", "num_patches, num_channels, patch_size, patch_size",
@@ -62,6 +60,8 @@ SERIES = re.compile("^(past|future)_(values|observed_mask|time_features)$")
 MODALITIES = ("pixel_values", "image_grid_thw", "image_grid_hw", "image_sizes", "input_features", "input_values", "bbox",
               "spatial_shapes", "pixel_values_videos", "audio_values", "input_audio_features", "image_position_ids",
               "pixel_position_ids", "num_frames_per_video")
+MASKS = ("feature_attention_mask", "input_features_mask", "audio_attention_mask", "padding_mask", "audio_mask",
+         "pixel_attention_mask", "pixel_mask")
 GRIDS = ("image_grid_thw", "image_grid_hw", "grid_thw", "spatial_shapes", "pixel_attention_mask", "image_sizes")
 # Never given by the mode "documented": what replaces another input, what training or a cache brings.
 NOT_GIVEN = re.compile("labels|embeds$|past_key_values|head_mask|encoder_outputs|cache|return_|output_|_mask$|masks$|position_ids|"
@@ -239,7 +239,9 @@ class Maker:
             return self.normal(WAVE_FORMS[recipe.sound % len(WAVE_FORMS)])
         if SERIES.match(name):
             return self.series(name)
-        if name in ("feature_attention_mask", "input_features_mask", "audio_attention_mask", "padding_mask", "audio_mask"):
+        if name == "pixel_mask":
+            return torch.ones(words.shape("batch_size, height, width"), dtype=torch.long)
+        if name in MASKS:
             return torch.ones(words.shape("batch_size, spectrum_length"), dtype=torch.long)
         if name in ("inputs_embeds", "hidden_states", "encoder_hidden_states", "input_embeds"):
             width = words.number(("hidden_size", "d_model", "embed_dim", "n_embd", "dim"), "", 64)
@@ -279,10 +281,10 @@ class Maker:
         text = ["input_ids"] if "input_ids" in signature else []
         main = [self.main] if self.main in signature or any(p.kind == p.VAR_KEYWORD for p in signature.values()) else []
         chosen = {"text": text or main, "main": main}.get(mode, text + main)
-        if mode in ("full", "grid"):
-            wanted = MODALITIES if mode == "full" else GRIDS
+        if mode in ("full", "masked", "grid"):
+            wanted = {"full": MODALITIES, "masked": MODALITIES + MASKS, "grid": GRIDS}[mode]
             chosen += [n for n in wanted if n in signature and not (n == "pixel_values_videos" and "pixel_values" in signature)]
-        if mode == "full" and text:
+        if mode in ("full", "masked") and text:
             chosen += [n for n in ("mm_token_type_ids", "token_type_ids") if n in signature]
         if mode == "documented":
             chosen += [n for n in signature if n in self.documented and not NOT_GIVEN.search(n)]

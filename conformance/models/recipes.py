@@ -90,7 +90,7 @@ def _modes(model: PreTrainedModel, full: bool) -> list[str]:
     signature = inspect.signature(model.forward).parameters
     several = any(n.startswith(("pixel_values", "input_features", "input_values", "image")) for n in signature)
     if full:
-        return ["full"] if several else []
+        return ["full", "masked"] if several else []
     return (["grid"] if several else []) + ["plain", "text", "main", "documented"]
 
 
@@ -100,7 +100,7 @@ def _variants(model: PreTrainedModel, mode: str) -> list[dict]:
     hears = any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names) and mode != "text"
     high, wide = Words(model.config, Recipe()).image_size()
     square = [dict(size=min(high, wide))] if high != wide else []
-    return [{}, *OTHER_VARIANTS[:1], *(square + IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
+    return [{}, SOUND_VARIANTS[0] if hears else OTHER_VARIANTS[0], *OTHER_VARIANTS[:1], *(square + IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
             *OTHER_VARIANTS[1:]]
 
 

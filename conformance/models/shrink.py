@@ -48,6 +48,10 @@ LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encod
 LAYER_LISTS = ("layer_types", "layers_block_type", "block_types")
 
 
+def _by_layer(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(str(k).isdecimal() for k in value)
+
+
 class Shrinker:
     """`mrope`: whether the model rotates by three positions, whose shares must fit the head size."""
 
@@ -108,7 +112,7 @@ class Shrinker:
         return value
 
     def of_dict(self, field: str, value: dict, config: dict[str, Any], layers: int) -> dict:
-        if "layers" in self.what and value and all(str(k).isdecimal() for k in value):  # by layer
+        if "layers" in self.what and _by_layer(value):
             return {k: v for k, v in value.items() if int(k) < layers}
         sections = value.get("mrope_section")
         if "width" in self.what and (sections or self.mrope and field == "rope_parameters"):
@@ -137,7 +141,8 @@ class Shrinker:
             if field in ("transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "_out_features"):
                 continue
             if isinstance(value, PretrainedConfig):
-                new = {**value.to_dict(), **self(value), "model_type": value.model_type}
+                own = {k: v for k, v in value.to_diff_dict().items() if not _by_layer(v)}  # which the class makes again
+                new = {**own, **self(value), "model_type": value.model_type}
             elif isinstance(value, int) and not isinstance(value, bool):
                 new = self.of_integer(field, value, fields, layers)
             elif isinstance(value, list) and value:
