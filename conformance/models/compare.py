@@ -1,6 +1,7 @@
 """Whether a model's answers on the device are those of the CPU, within what float32 can say."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -25,6 +26,18 @@ PERTURBED_RUNS = 3
 Tensors = dict[str, torch.Tensor]
 
 
+def named_tensors(tree: Any, name: str = "output") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a model's output by their path; caches are not part of it."""
+    if isinstance(tree, torch.Tensor):
+        yield name, tree
+    elif isinstance(tree, dict):
+        for key, part in tree.items():
+            yield from named_tensors(part, f"{name}.{key}")
+    elif isinstance(tree, (list, tuple)):
+        for i, part in enumerate(tree):
+            yield from named_tensors(part, f"{name}[{i}]")
+
+
 def perturbed(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each element a unit in the last place up or down, or left."""
     step = torch.randint(-1, 2, x.shape, generator=generator).to(x.dtype)
@@ -38,6 +51,7 @@ class Noise:
     answers: list[Tensors] = field(default_factory=list)
     unstable: int = 0
     nothing: float = 0  # below are tensors that are zero but for rounding
+    worst: float = 0  # the largest error of a tensor that is something, as a share of its largest element
 
     def of(self, name: str, want: torch.Tensor) -> Iterator[torch.Tensor]:
         """The tensor in each of those answers that have it in the same shape."""
@@ -66,6 +80,8 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
     scale = _largest(want)
     same_places = torch.equal(got.isfinite(), want.isfinite()) and torch.equal(got.isnan(), want.isnan())
     off = _distance(got, want)
+    if scale > max(noise.nothing, ZERO):
+        noise.worst = max(noise.worst, off / scale)
     if same_places and off <= max(RELATIVE * scale, ZERO):
         return None
     if noise.is_elsewhere(name, want):

@@ -1,7 +1,6 @@
 """One type on the device and on the CPU: outputs, every gradient, a few generated tokens, and how many programs it took."""
 import contextlib
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from transformers import PreTrainedModel
 
-from conformance.judge import RESULTS, Skipped, Unbuildable, Wrong, first_line, reference
-from conformance.models.compare import Noise, Tensors, perturbed, same
+from conformance.judge import RESULTS, Skipped, Unbuildable, first_line, reference
+from conformance.models.compare import Noise, Tensors, named_tensors, perturbed, same
 from conformance.models.inputs import Recipe, make_inputs
 from conformance.models.pool import Tell
 from conformance.models.recipes import build, find
@@ -28,17 +27,16 @@ class SameDraws(TorchDispatchMode):
     begin with) gets the same ones on every device."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
-        tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        device = tensors[0].device if tensors else kwargs.get("device")
+        device = next((x.device for x in args if isinstance(x, torch.Tensor)), kwargs.get("device"))
+        kwargs.pop("generator", None)
 
-        def here(x):
+        def here(x: Any) -> Any:
             return x.cpu() if isinstance(x, torch.Tensor) else torch.device("cpu") if isinstance(x, torch.device) else x
 
-        drawn = func(*tree_map(here, args), **{**tree_map(here, kwargs), "generator": None} if "generator" in kwargs
-                     else tree_map(here, kwargs))
+        drawn = func(*tree_map(here, args), **tree_map(here, kwargs))
         if func._schema.is_mutable:
             return args[0].copy_(drawn)
         return tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, drawn)
@@ -50,24 +48,17 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def _named(tree: Any, name: str = "output") -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a model's output by their path; caches are not part of it."""
-    if isinstance(tree, torch.Tensor):
-        yield name, tree
-    elif isinstance(tree, dict):
-        for key, part in tree.items():
-            yield from _named(part, f"{name}.{key}")
-    elif isinstance(tree, (list, tuple)):
-        for i, part in enumerate(tree):
-            yield from _named(part, f"{name}[{i}]")
-
-
 def _on_cpu(tensors: Tensors) -> Tensors:
     return {name: x.detach().cpu().clone() for name, x in tensors.items()}
 
 
 def _moved(inputs: Tensors, device: str) -> Tensors:
     return {name: x.to(device) for name, x in inputs.items()}
+
+
+def _copied(inputs: Tensors) -> Tensors:
+    """Some models write into their inputs."""
+    return {name: x.clone() for name, x in inputs.items()}
 
 
 def _loss(outputs: Tensors) -> torch.Tensor | None:
@@ -98,7 +89,7 @@ class Trial:
     def forward(self, inputs: Tensors) -> Tensors:
         _seed()
         with self.mode():
-            return dict(_named(self.model(**inputs)))
+            return dict(named_tensors(self.model(**_copied(inputs))))
 
     def backward(self, outputs: Tensors) -> Tensors:
         """The gradients of all parameters that have one."""
@@ -112,13 +103,13 @@ class Trial:
 
     def generate(self, inputs: Tensors) -> Tensors:
         """Scores by step, and the tokens; the whole output where the class has a generate() of another form."""
-        given = {name: x for name, x in inputs.items() if not name.startswith("decoder_input")}
+        given = {name: x for name, x in _copied(inputs).items() if not name.startswith("decoder_input")}
         _seed()
         with self.mode(), torch.no_grad():
             output = self.model.generate(**given, max_new_tokens=NEW_TOKENS, do_sample=False, num_beams=1,
                                          return_dict_in_generate=True, output_scores=True)
         if not getattr(output, "scores", None):
-            return dict(_named(output, "generated"))
+            return dict(named_tensors(output, "generated"))
         return {**{f"scores[{i}]": s for i, s in enumerate(output.scores)}, "tokens": output.sequences}
 
     def noise(self, answer) -> Noise:
@@ -170,7 +161,7 @@ class Judge:
         self.trial = Trial(model_type, recipe)
         self.words: dict[str, tuple[str, str]] = {}
         self.programs: list[int | None] = []
-        self.unstable = 0
+        self.unstable, self.worst = 0, 0.0
 
     def stage(self, name: str, question) -> bool:
         """Asks, and keeps the result; whether to go on."""
@@ -178,10 +169,13 @@ class Judge:
         self.words[name] = judged(question, self.device)
         return self.words[name][0] not in ("error", "wrong")
 
+    def keep(self, noise: Noise) -> None:
+        self.unstable += noise.unstable
+        self.worst = max(self.worst, noise.worst)
+
     def counted(self, call) -> Any:
         before = _programs(self.device)
         result = call()
-        getattr(torch, torch.device(self.device).type).synchronize()
         self.programs.append(None if before is None else _programs(self.device) - before)
         return result
 
@@ -216,14 +210,14 @@ class Judge:
         noise = trial.noise(lambda other: other.forward(other.inputs))
         self.there = self.counted(lambda: trial.forward(self.moved))
         same(_on_cpu(self.there), self.outputs, noise)
-        self.unstable += noise.unstable
+        self.keep(noise)
 
     def backward(self) -> None:
         if self.gradients is None:
             raise type(self.no_gradients)(str(self.no_gradients))
         noise = self.trial.noise(_both)
         same(_on_cpu(self.trial.backward(self.there)), self.gradients, noise)
-        self.unstable += noise.unstable
+        self.keep(noise)
 
     def again(self) -> None:
         with torch.no_grad():
@@ -236,7 +230,7 @@ class Judge:
             raise Skipped("the CPU generates nothing")
         noise = self.trial.noise(lambda other: other.generate(other.inputs))
         _same_generation(_on_cpu(self.trial.generate(self.moved)), self.tokens, noise)
-        self.unstable += noise.unstable
+        self.keep(noise)
 
     def on_device(self) -> None:
         self.tell("to the device")
@@ -253,7 +247,7 @@ class Judge:
         result, reason = self.words[worst]
         return {"result": result, "reason": f"{worst}: {reason}" if reason else "",
                 "stages": {stage: word for stage, (word, _) in self.words.items()}, "programs": self.programs,
-                "unstable": self.unstable}
+                "unstable": self.unstable, "error": float(f"{self.worst:.1e}")}
 
 
 def judge(model_type: str, recipe: Recipe | None, device: str, seconds: float, tell: Tell) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
 from conformance.judge import Unbuildable, first_line
+from conformance.models.compare import named_tensors
 from conformance.models.configs import base_config, small_config
 from conformance.models.inputs import SPECTRA, Recipe, Words, make_inputs
 from conformance.models.shrink import LEVELS
@@ -78,14 +79,6 @@ def _parameters(model_class: type, small: PretrainedConfig) -> int:
         return 0
 
 
-def float_tensors(tree, depth: int = 0) -> list[torch.Tensor]:
-    """The floating and complex tensors of a model's output, in its order; caches are not part of it."""
-    if isinstance(tree, torch.Tensor):
-        return [tree] if tree.is_floating_point() or tree.is_complex() else []
-    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
-    return [x for part in parts for x in float_tensors(part, depth + 1)] if depth < 5 else []
-
-
 def _modes(model: PreTrainedModel, full: bool) -> list[str]:
     signature = inspect.signature(model.forward).parameters
     several = any(n.startswith(("pixel_values", "input_features", "input_values", "image")) for n in signature)
@@ -142,7 +135,7 @@ def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
             torch.manual_seed(0)
             with torch.no_grad():
                 output = model(**make_inputs(model, recipe))
-            floats = float_tensors(output)
+            floats = [x for _, x in named_tensors(output) if x.is_floating_point()]
             if not floats:
                 raise Unbuildable("no floating tensor in the output")
             if not any(x.isnan().any() for x in floats):
