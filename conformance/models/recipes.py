@@ -12,7 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from conformance.judge import Unbuildable, first_line
 from conformance.models.compare import named_tensors
 from conformance.models.configs import base_config, small_config
-from conformance.models.inputs import SPECTRA, Recipe, Words, make_inputs
+from conformance.models.inputs import MASKS, SPECTRA, Recipe, Words, make_inputs
 from conformance.models.shrink import LEVELS
 from conformance.models.universe import model_classes
 
@@ -83,7 +83,8 @@ def _modes(model: PreTrainedModel, full: bool) -> list[str]:
     signature = inspect.signature(model.forward).parameters
     several = any(n.startswith(("pixel_values", "input_features", "input_values", "image")) for n in signature)
     if full:
-        return ["full", "masked"] if several else []
+        masked = any(n in signature for n in MASKS)
+        return (["full", "masked"] if masked else ["full"]) if several else []
     return (["grid"] if several else []) + ["plain", "text", "main", "documented"]
 
 

@@ -160,3 +160,14 @@ def test_of_a_type_that_is_held_out_only_the_result_is_kept():
     assert command._reason(held, "a fault", Options) == "held out" and command._reason(dev, "a fault", Options) == "a fault"
     Options.types = [held]
     assert command._reason(held, "a fault", Options) == "a fault"
+
+
+def test_a_model_that_draws_gets_the_same_numbers_on_every_device(judge):
+    def draw(device):
+        torch.manual_seed(0)
+        with judge.SameDraws():
+            return [torch.rand(3, device=device), torch.empty(3, device=device).normal_(), torch.ones(3).to(device).bernoulli(0.5),
+                    torch.randperm(5, device=device), torch.randn_like(torch.ones(2, device=device))]
+
+    for here, there in zip(draw("cpu"), draw("tpu")):
+        assert there.device.type == "tpu" and torch.equal(here, there.cpu())
