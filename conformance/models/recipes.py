@@ -177,7 +177,8 @@ def _attempts(model_type: str, seconds: float, errors: list[str]) -> Iterator[tu
                 for variant in _variants(model, mode)[some]:
                     if full and time.monotonic() - begin > seconds / 2:
                         break
-                    yield model, Recipe(model=model_class.__name__, level=level, mode=mode, **variant)
+                    batch = 2 if "image" in LEVELS[level] else 1  # a large image at a time
+                    yield model, Recipe(**{"model": model_class.__name__, "level": level, "mode": mode, "batch": batch, **variant})
 
 
 def find(model_type: str, seconds: float, tell: Callable[[str], None] = lambda stage: None) -> Recipe:
