@@ -103,9 +103,11 @@ def recipes(options: argparse.Namespace) -> int:
             out.add({"type": name, **row})
             bar.update()
 
-        pool.run_all(out.left, call, done, limit=options.search * 2 + 30, most_bytes=options.memory << 30, jobs=options.jobs)
+        pool.run_all(out.left, call, done, limit=options.search * 2 + 30, most_bytes=options.memory << 30,
+                     jobs=options.jobs)
     found = sum("unbuildable" not in row for row in out.rows.values())
-    print(f"{len(universe.known())} types known, {len(universe.mapped())} mapped; of {len(out.rows)} asked {found} run on the CPU")
+    print(f"{len(universe.known())} types known, {len(universe.mapped())} mapped; "
+          f"of {len(out.rows)} asked {found} run on the CPU")
     return 0
 
 
@@ -131,8 +133,9 @@ def _header(device: str, memory: int) -> dict[str, Any]:
 
 
 def _verdict(rows: list[dict[str, Any]], known: list[tuple[str, str, str]], named: bool) -> int:
-    """Prints what came out, and the exit status: 1 where a type fails that stands in no line of the list, or where of those
-    that are held out, which no line can name, too few pass. `named`: the types were asked for by name, and none is hidden."""
+    """Prints what came out, and the exit status: 1 where a type fails that stands in no line of the list, or where of
+    those that are held out, which no line can name, too few pass. `named`: the types were asked for by name, and none
+    is hidden."""
     from conformance.__main__ import verdict
     from conformance.models.universe import held_out
 
@@ -200,12 +203,12 @@ def add_arguments(commands: Any) -> None:
     def common(p: argparse.ArgumentParser, call) -> None:
         p.add_argument("--types", type=lambda text: text.split(","), metavar="A,B")
         p.add_argument("--split", choices=("dev", "held", "all"), default="all",
-                       help="held: the types that nobody looks at while mending (md5 of the name begins with 0, 1 or 2)")
+                       help="held: what nobody looks at while mending (md5 of the name begins with 0, 1 or 2)")
         p.add_argument("--shard", type=_shard, default=(1, 1), metavar="i/n")
         p.add_argument("--resume", action="store_true", help="keep what is in --out, run what is not")
         p.add_argument("--jobs", type=int, default=1, help="processes at a time")
         p.add_argument("--memory", type=int, default=9, help="GiB that a process may take")
-        p.add_argument("--search", type=float, default=40, help="seconds to find the inputs of a type that has no recipe")
+        p.add_argument("--search", type=float, default=40, help="seconds to find a recipe where there is none")
         p.add_argument("--reason", type=int, default=300, help=argparse.SUPPRESS)
         p.set_defaults(call=call)
 
@@ -217,7 +220,7 @@ def add_arguments(commands: Any) -> None:
     common(p, models)
     p.add_argument("--device", default="tpu")
     p.add_argument("--timeout", type=float, default=300, help="seconds for one type")
-    p.add_argument("--recipes", default=str(RECIPES), help="what `recipes` has written; a type that it lacks is searched for")
+    p.add_argument("--recipes", default=str(RECIPES), help="what `recipes` has written; what it lacks is searched for")
     p.add_argument("--open-faults", default=str(results.OPEN_FAULTS))
     p.add_argument("--out", required=True)
 

@@ -11,9 +11,9 @@ from conformance.judge import Wrong
 # Two layers of 64 channels, summed in another order and with another exp and tanh, stay below a tenth of this; what
 # is truly wrong (a mask, a transposition, a missing term) is off by a share of the tensor.
 RELATIVE = 1e-4
-# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels) the CPU itself says how much: so many
-# times as far as its own answer moves when each weight and input moves by a unit in the last place. That moves each
-# number once; a pass rounds at each of its steps, of which tiny models have some dozens in a row.
+# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels) the CPU itself says how much:
+# so many times as far as its own answer moves when each weight and input moves by a unit in the last place. That moves
+# each number once; a pass rounds at each of its steps, of which tiny models have some dozens in a row.
 NOISE = 8
 # A tensor whose noise is a larger share than this of its largest element is counted as unstable: a choice (top-k, the
 # nearest code) hangs on a rounding. One that is nothing but noise is not: a gradient that is zero by symmetry, as that of

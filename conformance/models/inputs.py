@@ -1,5 +1,5 @@
-"""Inputs of a model, made from what it says itself: the signature of `forward`, the shapes in its documentation, the numbers
-of its configuration.
+"""Inputs of a model, made from what it says itself: the signature of `forward`, the shapes in its documentation, the
+numbers of its configuration.
 
 A shape is written as Transformers' documentation writes it, "batch_size, num_channels, height, width": each word is an
 entry of WORDS, or the field of that name in the configuration.
@@ -15,8 +15,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a model and its inputs. `image`, `sound`: which of the forms below; 0 for the other numbers: what the
-    configuration says. `own`: the weights are those that the class begins with. `tokens`: (id, how many) that stand for what another modality brings."""
+    """How to make a model and its inputs. `image`, `sound`: which of the forms below; `size`, `frames`, `mel`: 0 for what
+    the configuration says. `own`: the weights are those that the class begins with. `tokens`: (id, how many) that stand
+    for what another modality brings."""
     model: str = ""
     level: int = 1
     mode: str = "plain"
@@ -40,32 +41,38 @@ class Recipe:
         return Recipe(**{**found, "tokens": tuple(tuple(pair) for pair in found.get("tokens", ()))})
 
 
-# Which arguments are given. full: text and every other modality; masked: and the masks of these; grid: text, and the sizes of images; plain: what a
-# default call has; text: tokens alone; main: the main input alone; documented: all that have a documented shape.
-PATCHES = "num_patches, num_channels * temporal_patch_size * patch_size * patch_size"
-IMAGE_FORMS = ("batch_size, num_channels, height, width", PATCHES, "batch_size, num_frames, num_channels, height, width",
-               "batch_size, 1, num_channels, height, width", "num_patches, num_channels, patch_size, patch_size",
-               "batch_size, num_patches, num_channels * patch_size * patch_size",
-               "num_patches, num_channels * patch_size * patch_size",
-               "batch_size, 2, num_channels, height, width", "batch_size, 1, 1, num_channels, height, width")
-SPECTRUM_FORMS = ("batch_size, mel_bins, spectrum_length", "batch_size, spectrum_length, mel_bins", "batch_size, 1, 1001, 64",
-                  "batch_size, 1, spectrum_length, mel_bins", "spectrum_length, mel_bins")
-WAVE_FORMS = ("batch_size, 16000", "batch_size, audio_channels, 8000", "batch_size, max_length, mel_bins",
-              "batch_size, 64, mel_bins", "batch_size, 1, 16000")
-SERIES_FORMS = ("batch_size, past", "batch_size, past, series")
-IMAGES = re.compile("^(pixel_values|images|.*pixel_values.*|images_values|source_images)$")
-SPECTRA = re.compile("^(input_features|audio_features|input_audio_features|audio_input_features|clean_input_features)$")
-WAVES = re.compile("^(input_values|audio_values|audio|waveform|spectrogram)$")
-SERIES = re.compile("^(past|future)_(values|observed_mask|time_features)$")
-MODALITIES = ("pixel_values", "image_grid_thw", "image_grid_hw", "image_sizes", "input_features", "input_values", "bbox",
-              "spatial_shapes", "pixel_values_videos", "audio_values", "input_audio_features", "image_position_ids",
-              "pixel_position_ids", "num_frames_per_video")
+# Which arguments are given (`mode`). full: text and every other modality; masked: and the masks of these; grid: text,
+# and the sizes of images; plain: what a default call has; text: tokens alone; main: the main input alone; documented:
+# all that have a documented shape.
+MODALITIES = ("pixel_values", "image_grid_thw", "image_grid_hw", "image_sizes", "input_features", "input_values",
+              "bbox", "spatial_shapes", "pixel_values_videos", "audio_values", "input_audio_features",
+              "image_position_ids", "pixel_position_ids", "num_frames_per_video")
 MASKS = ("feature_attention_mask", "input_features_mask", "audio_attention_mask", "padding_mask", "audio_mask",
          "pixel_attention_mask", "pixel_mask")
 GRIDS = ("image_grid_thw", "image_grid_hw", "grid_thw", "spatial_shapes", "pixel_attention_mask", "image_sizes")
-# Never given by the mode "documented": what replaces another input, what training or a cache brings.
-NOT_GIVEN = re.compile("labels|embeds$|past_key_values|head_mask|encoder_outputs|cache|return_|output_|_mask$|masks$|position_ids|"
-                       "target|bool_masked_pos|mask_time_indices|decoder_(?!input_ids)")
+# Not among the documented ones: what replaces another input, what training or a cache brings.
+NOT_GIVEN = re.compile("labels|embeds$|past_key_values|head_mask|encoder_outputs|cache|return_|output_|_mask$|masks$|"
+                       "position_ids|target|bool_masked_pos|mask_time_indices|decoder_(?!input_ids)")
+
+# The forms that images, spectra, waves and series come in; a recipe says which.
+PATCHES = "num_patches, num_channels * temporal_patch_size * patch_size * patch_size"
+IMAGE_FORMS = ("batch_size, num_channels, height, width", PATCHES,
+               "batch_size, num_frames, num_channels, height, width", "batch_size, 1, num_channels, height, width",
+               "num_patches, num_channels, patch_size, patch_size",
+               "batch_size, num_patches, num_channels * patch_size * patch_size",
+               "num_patches, num_channels * patch_size * patch_size",
+               "batch_size, 2, num_channels, height, width", "batch_size, 1, 1, num_channels, height, width")
+SPECTRUM_FORMS = ("batch_size, mel_bins, spectrum_length", "batch_size, spectrum_length, mel_bins",
+                  "batch_size, 1, 1001, 64", "batch_size, 1, spectrum_length, mel_bins", "spectrum_length, mel_bins")
+WAVE_FORMS = ("batch_size, 16000", "batch_size, audio_channels, 8000", "batch_size, max_length, mel_bins",
+              "batch_size, 64, mel_bins", "batch_size, 1, 16000")
+SERIES_FORMS = ("batch_size, past", "batch_size, past, series")
+IMAGES = re.compile("^(.*pixel_values.*|images|images_values|source_images)$")
+SPECTRA = re.compile("^(input_features|audio_features|input_audio_features|audio_input_features|clean_input_features)$")
+WAVES = re.compile("^(input_values|audio_values|audio|waveform|spectrogram)$")
+SERIES = re.compile("^(past|future)_(values|observed_mask|time_features)$")
+MEL_BINS = ("num_mel_bins", "n_mels", "feature_size", "input_feat_per_channel", "input_dim", "mel_bins",
+            "num_freq_bins", "input_size")
 
 
 class Words(dict):
@@ -74,23 +81,24 @@ class Words(dict):
     def __init__(self, config: PretrainedConfig, recipe: Recipe):
         self.config, self.recipe = config, recipe
         B = recipe.batch
-        positions = self.number(("max_position_embeddings", "n_positions", "max_target_positions"), "text", recipe.length)
+        positions = self.number(("max_position_embeddings", "n_positions", "max_target_positions"), "text", 0)
         T = min(recipe.length, positions) if positions > 1 else recipe.length
         high, wide = self.image_size()
         merge = self.number(("spatial_merge_size", "merge_size", "downsample_factor"), "vision", 2)
+        patches = 4 * merge * merge
         past = self.number(("context_length",), "", 32)
         lags = self.field(("lags_sequence",), "") or [0]
         super().__init__(
-            batch_size=B, num_images=B, num_videos=B, num_audios=B, num_images_or_videos=1, point_batch_size=1, num_points=1,
-            num_boxes=1, sequence_length=T, length=T, seq_len=T, input_ids_length=T, target_sequence_length=T, text_sequence_length=T,
-            encoder_sequence_length=T, text_seq_len=T, height=high, width=wide, image_size=high, frame_size=high,
-            num_patches=4 * merge * merge, total_patches=4 * merge * merge, max_patches=4 * merge * merge, merge=merge,
+            batch_size=B, num_images=B, num_videos=B, num_audios=B, num_images_or_videos=1, point_batch_size=1,
+            num_points=1, num_boxes=1, length=T, sequence_length=T, seq_len=T, input_ids_length=T, text_seq_len=T,
+            target_sequence_length=T, text_sequence_length=T, encoder_sequence_length=T, height=high, width=wide,
+            image_size=high, frame_size=high, merge=merge, num_patches=patches, total_patches=patches,
+            max_patches=patches,
             num_channels=self.number(("num_channels", "in_channels", "in_chans", "image_channels"), "vision", 3),
             num_frames=recipe.frames or self.number(("num_frames", "frames_per_clip"), "vision", 8),
             patch_size=self.number(("patch_size", "spatial_patch_size"), "vision", 14),
             temporal_patch_size=self.number(("temporal_patch_size",), "vision", 2),
-            mel_bins=recipe.mel or self.number(("num_mel_bins", "n_mels", "feature_size", "input_feat_per_channel", "input_dim", "mel_bins",
-                                  "num_freq_bins", "input_size"), "audio|encoder|speech", 80),
+            mel_bins=recipe.mel or self.number(MEL_BINS, "audio|encoder|speech", 80),
             spectrum_length=recipe.frames or 2 * self.number(("max_source_positions",), "audio|encoder", 100),
             audio_channels=self.number(("audio_channels",), "", 1), max_length=self.number(("max_length",), "", 100),
             past=past + max(lags), future=self.number(("prediction_length",), "", 8), episode_length=T, entity_length=4,
@@ -169,7 +177,8 @@ class Maker:
         at = 1
         for token, count in self.recipe.tokens:
             if (missing := at + count + 1 - ids.shape[1]) > 0:
-                ids = torch.cat([ids, torch.randint(lowest, self.highest, (batch, missing + 1), generator=self.generator)], 1)
+                more = torch.randint(lowest, self.highest, (batch, missing + 1), generator=self.generator)
+                ids = torch.cat([ids, more], 1)
             ids[:, at:at + count] = token
             at += count + 1
         return ids
@@ -203,7 +212,8 @@ class Maker:
             return self.tokens(recipe.batch, words["length"])
         if name in ("decoder_input_ids", "text_input_ids", "tokens"):
             codebooks = words.number(("num_codebooks",), "decoder", 1) if "num_codebooks" in self.shape_of(name) else 1
-            return torch.randint(0, max(2, self.highest), (recipe.batch * codebooks, words["length"]), generator=self.generator)
+            sizes = recipe.batch * codebooks, words["length"]
+            return torch.randint(0, max(2, self.highest), sizes, generator=self.generator)
         if name in ("attention_mask", "text_attention_mask"):
             return torch.ones(like_ids, dtype=torch.long)
         if name in ("token_type_ids", "mm_token_type_ids"):
@@ -258,7 +268,8 @@ class Maker:
 
     def from_documentation(self, name: str) -> torch.Tensor | None:
         if name not in self.documented:
-            return torch.ones(self.recipe.batch, self.words["length"], dtype=torch.long) if name.endswith("mask") else None
+            mask = torch.ones(self.recipe.batch, self.words["length"], dtype=torch.long)
+            return mask if name.endswith("mask") else None
         kind, text = self.documented[name]
         try:
             shape = self.words.shape(text)
@@ -283,7 +294,9 @@ class Maker:
         chosen = {"text": text or main, "main": main}.get(mode, text + main)
         if mode in ("full", "masked", "grid"):
             wanted = {"full": MODALITIES, "masked": MODALITIES + MASKS, "grid": GRIDS}[mode]
-            chosen += [n for n in wanted if n in signature and not (n == "pixel_values_videos" and "pixel_values" in signature)]
+            chosen += [n for n in wanted if n in signature]
+            if "pixel_values" in chosen and "pixel_values_videos" in chosen:  # one of the two is enough
+                chosen.remove("pixel_values_videos")
         if mode in ("full", "masked") and text:
             chosen += [n for n in ("mm_token_type_ids", "token_type_ids") if n in signature]
         if mode == "documented":

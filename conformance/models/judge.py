@@ -1,4 +1,5 @@
-"""One type on the device and on the CPU: outputs, every gradient, a few generated tokens, and how many programs it took."""
+"""One type on the device and on the CPU: outputs, every gradient, a few generated tokens; and how many programs it
+took."""
 import contextlib
 import random
 from dataclasses import replace
@@ -23,8 +24,8 @@ NEW_TOKENS = 2  # the first from the whole text, the second with the cache
 
 
 class SameDraws(TorchDispatchMode):
-    """Random numbers of ops inside come from the CPU's generator, so that a model that draws (a mask of patches, a noise to
-    begin with) gets the same ones on every device."""
+    """Random numbers of ops inside come from the CPU's generator, so that a model that draws (a mask of patches, a noise
+    to begin with) gets the same ones on every device."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -122,7 +123,8 @@ class Trial:
                 for p in other.model.parameters():
                     if p.is_floating_point():
                         p.copy_(perturbed(p, generator))
-            other.inputs = {name: perturbed(x, generator) if x.is_floating_point() else x for name, x in other.inputs.items()}
+            other.inputs = {name: perturbed(x, generator) if x.is_floating_point() else x
+                            for name, x in other.inputs.items()}
             return _on_cpu(answer(other))
 
         return Noise(run)
@@ -134,8 +136,8 @@ def _both(trial: Trial) -> Tensors:
 
 
 def _same_generation(got: Tensors, want: Tensors, noise: Noise) -> None:
-    """Scores step by step. Where two tokens score the same but for noise, the rest of the text is another one, and only what
-    comes before is compared."""
+    """Scores step by step. Where two tokens score the same but for noise, the rest of the text is another one, and only
+    what comes before is compared."""
     steps = [name for name in want if name.startswith("scores")]
     for name in steps:
         if name not in got:

@@ -1,7 +1,7 @@
 """A process for each type, forked from this one, which has imported torch and Transformers and never used the device.
 
-The child writes JSON lines to a pipe: {"stage": ...} when it begins something, {"row": ...} when it is done. A crash, a hang
-or a lack of memory ends it alone, and the last stage says where.
+The child writes JSON lines to a pipe: {"stage": ...} when it begins something, {"row": ...} when it is done. A crash, a
+hang or a lack of memory ends it alone, and the last stage says where.
 """
 import faulthandler
 import json
@@ -96,10 +96,10 @@ def _end(child: Child, killed: bool) -> int:
     return status
 
 
-def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]], done: Callable[[str, dict[str, Any]], None], *,
-            limit: float, most_bytes: int, jobs: int) -> None:
-    """call(name, tell) in a process for each name, `jobs` at a time; done(name, row) here, with row = {"result": "crash" or
-    "timeout", "reason": ..., "seconds": ...} where the process gave none."""
+def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]],
+            done: Callable[[str, dict[str, Any]], None], *, limit: float, most_bytes: int, jobs: int) -> None:
+    """call(name, tell) in a process for each name, `jobs` at a time; done(name, row) here, with row = {"result": "crash"
+    or "timeout", "reason": ..., "seconds": ...} where the process gave none."""
     waiting, live = list(names), {}
     try:
         while waiting or live:
@@ -115,8 +115,8 @@ def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]], done:
                 del live[pipe]
                 status, row = _end(child, killed=late), child.row
                 if not row:
-                    word, why = ("timeout", f"not done after {limit:g} s") if late else ("crash", child.last_words(status))
-                    row = {"result": word, "reason": f"{child.stage}: {why}"[:300]}
+                    why = f"not done after {limit:g} s" if late else child.last_words(status)
+                    row = {"result": "timeout" if late else "crash", "reason": f"{child.stage}: {why}"[:300]}
                 child.said.close()
                 done(child.name, {**row, "seconds": round(time.monotonic() - child.begin, 1)})
     finally:

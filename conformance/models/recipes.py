@@ -49,8 +49,8 @@ KERNEL = 16  # a last dimension up to here is that of a kernel; beyond, that of 
 
 
 def _draw(p: torch.Tensor) -> None:
-    """Weights that keep the size of what goes through, and biases and scales of which no two are equal. The weights that
-    classes begin with make most of a small model vanish, and many of its choices ties."""
+    """Weights that keep the size of what goes through, and biases and scales of which no two are equal. The weights
+    that classes begin with make most of a small model vanish, and many of its choices ties."""
     if not p.is_floating_point() or not p.dim():
         return
     if p.dim() == 1:
@@ -90,18 +90,19 @@ def _modes(model: PreTrainedModel, full: bool) -> list[str]:
 
 def _variants(model: PreTrainedModel, mode: str) -> list[dict]:
     names = inspect.signature(model.forward).parameters
-    sees = any(n.startswith(("pixel", "image", "video")) for n in names) and mode != "text"
-    hears = any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names) and mode != "text"
+    sees = mode != "text" and any(n.startswith(("pixel", "image", "video")) for n in names)
+    hears = mode != "text" and any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names)
     high, wide = Words(model.config, Recipe()).image_size()
     square = [dict(size=min(high, wide))] if high != wide else []
-    return [{}, SOUND_VARIANTS[0] if hears else OTHER_VARIANTS[0], *OTHER_VARIANTS[:1], *(square + IMAGE_VARIANTS if sees else []), *(SOUND_VARIANTS if hears else []),
-            *OTHER_VARIANTS[1:]]
+    return [{}, SOUND_VARIANTS[0] if hears else OTHER_VARIANTS[0], *(square + IMAGE_VARIANTS if sees else []),
+            *(SOUND_VARIANTS if hears else []), *OTHER_VARIANTS]
 
 
 def _token_ids(model: PreTrainedModel, message: str) -> list[int]:
     """The tokens that stand for another modality, those that the message names first."""
-    found = [(name, getattr(model.config, name)) for name in TOKEN_FIELDS if isinstance(getattr(model.config, name, None), int)]
-    return [value for name, value in sorted(found, key=lambda pair: pair[0].split("_")[0] not in message.lower())]
+    found = [name for name in TOKEN_FIELDS if isinstance(getattr(model.config, name, None), int)]
+    found.sort(key=lambda name: name.split("_")[0] not in message.lower())
+    return [getattr(model.config, name) for name in found]
 
 
 def _with_tokens(recipe: Recipe, model: PreTrainedModel, error: Exception) -> Recipe | None:
@@ -115,7 +116,7 @@ def _with_tokens(recipe: Recipe, model: PreTrainedModel, error: Exception) -> Re
     return replace(recipe, tokens=((ids[0], wanted // recipe.batch if wanted % recipe.batch == 0 else wanted),))
 
 
-# "mat1 and mat2 shapes cannot be multiplied (32x640 and 1024x64)": the channels of a spectrum are 1024/640 of those given.
+# "mat1 and mat2 shapes cannot be multiplied (32x640 and 1024x64)": a spectrum needs 1024/640 of the channels given.
 PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
 
 
@@ -130,7 +131,7 @@ def _with_mel_bins(recipe: Recipe, model: PreTrainedModel, error: Exception) -> 
 
 
 def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
-    """The recipe, perhaps with placeholder tokens, if the model runs with its inputs; else raises what the model raises."""
+    """The recipe, perhaps repaired, if the model runs with its inputs; else raises what the model raises."""
     for _ in range(3):
         try:
             torch.manual_seed(0)
@@ -178,7 +179,7 @@ def _attempts(model_type: str, seconds: float, errors: list[str]) -> Iterator[tu
                     if full and time.monotonic() - begin > seconds / 2:
                         break
                     batch = 2 if "image" in LEVELS[level] else 1  # a large image at a time
-                    yield model, Recipe(**{"model": model_class.__name__, "level": level, "mode": mode, "batch": batch, **variant})
+                    yield model, Recipe(model_class.__name__, level, mode, **{"batch": batch, **variant})
 
 
 def find(model_type: str, seconds: float, tell: Callable[[str], None] = lambda stage: None) -> Recipe:

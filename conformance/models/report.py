@@ -29,7 +29,8 @@ def _universes(rows: list[dict], recipes: dict[str, dict]) -> list[str]:
         lines.append([split, len(types), len(searched), built, _share(built, len(searched)), asked])
     total = ["all", *(sum(line[i] for line in lines) for i in (1, 2, 3)),
              _share(sum(line[3] for line in lines), sum(line[2] for line in lines)), sum(line[5] for line in lines)]
-    return _table(["types", "with a model class", "searched", "run on the CPU", "", "asked of the device"], [*lines, total])
+    head = ["types", "with a model class", "searched", "run on the CPU", "", "asked of the device"]
+    return _table(head, [*lines, total])
 
 
 def _results(rows: list[dict]) -> list[str]:
@@ -52,8 +53,8 @@ def _programs(rows: list[dict]) -> list[str]:
     more = sum(row["programs"][1] > 0 for row in again)
     worst = sorted(counted, key=lambda row: -row["programs"][0])[:WORST]
     cells = [[f"`{row['op']}`", *(row["programs"] + ["", ""])[:3]] for row in worst]
-    return ["## Programs", "", "One a different op, shape and layout, in strict eager: compiled, or loaded from the cache.", "",
-            *_table(["forward", "median", "most", "models"],
+    return ["## Programs", "", "One for each op, shape and layout, in strict eager: compiled, or loaded from the cache.",
+            "", *_table(["forward", "median", "most", "models"],
                     [["first", median(row["programs"][0] for row in counted), worst[0]["programs"][0], len(counted)],
                      ["second, the same inputs", median(row["programs"][1] for row in again),
                       max(row["programs"][1] for row in again), len(again)],
@@ -68,13 +69,15 @@ def markdown(paths: list[str], recipes: dict[str, dict]) -> str:
     shown = [row for row in rows if not universe.held_out(row["op"])]
     faults = sorted((row for row in shown if row["result"] not in PASSED), key=lambda row: row["op"])
     lines = ["# Transformers' architectures", "",
-             "Written by `python -m conformance models-report`. Every model type of Transformers, small and with random weights, "
-             "on the device and on the CPU: outputs, every gradient, generated tokens. How it is judged is in "
-             "[conformance](conformance.md#every-architecture-of-transformers).", "", f"{origin(heads)}.", "", "## Types", "",
-             f"Transformers knows {len(universe.known())} types; the others of them are parts of configurations.", "",
-             *_universes(rows, recipes), "", "## Results", "", "Of the types that run on the CPU:", "", *_results(rows), "",
-             *_programs(shown), "", f"## What does not pass ({len(faults)} types of the development set)", ""]
+             "Written by `python -m conformance models-report`. Every model type of Transformers, small and with random "
+             "weights, on the device and on the CPU: outputs, every gradient, generated tokens. How it is judged is in "
+             "[conformance](conformance.md#every-architecture-of-transformers).", "", f"{origin(heads)}.", "",
+             "## Types", "",
+             f"Transformers knows {len(universe.known())} types; those without a model class are parts of others.", "",
+             *_universes(rows, recipes), "", "## Results", "", "Of the types that run on the CPU:", "", *_results(rows),
+             "", *_programs(shown), "", f"## What does not pass ({len(faults)} types of the development set)", ""]
     if faults:
-        cells = [[f"`{row['op']}`", row["result"], row["reason"][:200].replace("|", r"\|").replace("\n", " ")] for row in faults]
+        cells = [[f"`{row['op']}`", row["result"], " ".join(row["reason"][:200].replace("|", r"\|").split())]
+                 for row in faults]
         lines += ["| type | result | reason |", "|---|---|---|", *("| " + " | ".join(cell) + " |" for cell in cells)]
     return "\n".join(lines) + "\n"

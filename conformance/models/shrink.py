@@ -1,7 +1,7 @@
 """Configurations made small by the names of their fields.
 
-Level 1 shrinks all, each further level less: what a configuration ties together (a width that is heads x head_dim, an image
-size that a table of positions has) some level leaves whole.
+Level 1 shrinks all, each further level less: what a configuration ties together (a width that is heads x head_dim, an
+image size that a table of positions has) some level leaves whole.
 """
 import re
 from typing import Any
@@ -11,8 +11,8 @@ from transformers import PretrainedConfig
 WIDTH, HEADS, HEAD_DIM, VOCABULARY, EXPERTS, POSITIONS = 64, 4, 16, 256, 4, 512
 # What each level still shrinks; "deep": to more layers than two, for models whose kinds of layers come by a period.
 EVERYTHING = {"layers", "vocabulary", "experts", "feedforward", "width", "positions", "image"}
-LEVELS = {1: EVERYTHING, 2: EVERYTHING | {"deep"}, 3: EVERYTHING - {"image"}, 4: EVERYTHING - {"image", "width", "positions"},
-          5: {"layers", "vocabulary"}, 6: {"layers"}, 7: set()}
+LEVELS = {1: EVERYTHING, 2: EVERYTHING | {"deep"}, 3: EVERYTHING - {"image"},
+          4: EVERYTHING - {"image", "width", "positions"}, 5: {"layers", "vocabulary"}, 6: {"layers"}, 7: set()}
 FEW, SEVERAL = 2, 8  # layers
 
 
@@ -24,21 +24,24 @@ LAYERS = _name("layers?", "num_hidden", "depth", "n_blocks", "num_blocks", "num_
 VOCAB = _name("vocab(_size)?(_per_layer_input)?", "n_vocab")
 TOKEN = _name("ids?", "token_index", "index")
 EXPERT = _name("num(_local)?_experts", "n_(routed_)?experts")
-TOP_K = _name("num_experts_per_tok(en)?", "moe_top_?k", "moe_k", "top_k_experts", "num_selected_experts", "expert_top_k")
+TOP_K = _name("num_experts_per_tok(en)?", "moe_top_?k", "moe_k", "top_k_experts", "num_selected_experts",
+              "expert_top_k")
 GROUP = _name("n_group", "topk_group", "num_expert_groups?")
 FEEDFORWARD = _name("intermediate_(size|dim)", "(ffn|mlp|feedforward)_dim", "d_ff", "d_inner", "dim_feedforward",
                     "(ffn|feed_forward|ffn_hidden|ffn_intermediate)_size")
 KV_HEADS = _name("(num|n)_(key_value|kv)_heads", "kv_heads")
 HEAD_COUNT = _name("(num|n)(_attention|_attn|_q)?_heads?", "attention_heads", "nhead")
-HEAD_SIZE = _name("head_(dim|size)", "d_kv", "d_head", "attention_head_size", "rope_head_dim", "rotary_dim", "lora_rank", "kv_channels",
-                  "mamba_headdim", "key_value_channels")
-SIZE = _name("hidden_(size|dim|channels|width)", "d_(model|embed|hidden)", "n_(embd|inner)", "(embed|emb|proj|model|output)_dim",
-             "dim", "width", "(embedding|feature)_size", "(embedding|projection)_dim", "channels", "groups")
+HEAD_SIZE = _name("head_(dim|size)", "d_kv", "d_head", "attention_head_size", "rope_head_dim", "rotary_dim",
+                  "lora_rank", "kv_channels", "mamba_headdim", "key_value_channels")
+SIZE = _name("hidden_(size|dim|channels|width)", "d_(model|embed|hidden)", "n_(embd|inner)",
+             "(embed|emb|proj|model|output)_dim", "dim", "width", "(embedding|feature)_size", "(embedding|projection)_dim",
+             "channels", "groups")
 FILTERS = _name("(num|n)_filters")  # doubled by each stage
 POSITION = _name("max_position_embeddings", "n_positions", "seq_length", "max_sequence_length")
 # Names that look like a size and tell a format.
-FORMAT = re.compile("conv_|kernel|stride|patch|window|codebook|quant|chunk|sampling|relative|time_embed|type_vocab|max_2d|"
-                    "num_channels|in_channels|input_channels|audio_channels|segment|extract|adapter")
+FORMAT = re.compile("conv_|kernel|stride|patch|window|codebook|quant|chunk|sampling|relative|time_embed|type_vocab|"
+                    "max_2d|num_channels|in_channels|input_channels|audio_channels|segment|extract|adapter")
+NO_SIZE = ("transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "_out_features")
 SPECIAL = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 1, "sep": 3, "cls": 4, "mask": 5}
 # What a default configuration may leave open and a model needs.
 OPEN = {"prediction_length": 8, "context_length": 16, "vocab_size": VOCABULARY, "n_routed_experts": EXPERTS,
@@ -129,16 +132,16 @@ class Shrinker:
         whole = next((fields[k] for k in LAYER_COUNTS if isinstance(fields.get(k), int)), None)
         kinds = next((fields[k] for k in LAYER_LISTS if isinstance(fields.get(k), list)), [])
         outputs = fields.get("_out_features") or []
-        layers = max(SEVERAL if "deep" in self.what else FEW, len(outputs) if "stage1" in fields.get("stage_names", ()) else 0)
+        stages = [name for name in fields.get("stage_names", ()) if name != "stem"]
+        layers = max(SEVERAL if "deep" in self.what else FEW, len(outputs) if stages else 0)
         if kinds and len(kinds) == whole:  # as many layers as show each kind
             layers = max(layers, min(SEVERAL, max(kinds.index(kind) + 1 for kind in kinds)))
         smaller: dict[str, Any] = {}
-        stages = [name for name in fields.get("stage_names", ()) if name != "stem"]
         if "layers" in self.what and whole and len(stages) == whole > layers and outputs:  # a backbone: the last ones
             smaller["out_features"] = [f"stage{i}" for i in range(layers - len(outputs) + 1, layers + 1)]
             smaller["out_indices"] = None
         for field, value in fields.items():
-            if field in ("transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "_out_features"):
+            if field in NO_SIZE:
                 continue
             if isinstance(value, PretrainedConfig):
                 own = {k: v for k, v in value.to_diff_dict().items() if not _by_layer(v)}  # which the class makes again

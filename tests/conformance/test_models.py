@@ -23,14 +23,15 @@ def test_types_run_on_the_device_as_on_the_cpu(tmp_path):
     out = tmp_path / "models.jsonl"
     words = ["models", "--types", "bert,gpt2,vit", "--out", str(out)]
     path = os.pathsep.join(str(Path(p).absolute()) for p in sys.path)
-    ended = subprocess.run([sys.executable, "-m", "conformance", *words], cwd=ROOT, capture_output=True, text=True, timeout=600,
-                           env={**os.environ, "PYTHONPATH": path})
+    ended = subprocess.run([sys.executable, "-m", "conformance", *words], cwd=ROOT, capture_output=True, text=True,
+                           timeout=600, env={**os.environ, "PYTHONPATH": path})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     head, rows = results.read(out)
     assert head["device"] == "tpu" and "transformers" in head["versions"]
     assert {row["op"]: row["result"] for row in rows} == {"bert": "native", "gpt2": "native", "vit": "native"}
     stages = {row["op"]: row["stages"] for row in rows}
-    assert stages["gpt2"]["backward"] == stages["gpt2"]["generate"] == "native" and stages["vit"]["generate"] == "skipped"
+    assert stages["gpt2"]["backward"] == stages["gpt2"]["generate"] == "native"
+    assert stages["vit"]["generate"] == "skipped"
     for row in rows:
         assert row["programs"][0] > 0 and row["programs"][1] == 0, row  # the second forward finds all programs
 
@@ -105,8 +106,9 @@ def test_an_error_is_allowed_as_far_as_the_cpus_own_answer_moves():
 
 
 @pytest.mark.parametrize("got, want", [
-    (torch.tensor([1.0, torch.nan]), torch.ones(2)), (torch.tensor([torch.inf]), torch.ones(1)), (torch.ones(2), torch.ones(3)),
-    (torch.ones(2), torch.ones(2).double()), (torch.tensor([1, 2]), torch.tensor([1, 3])),
+    (torch.tensor([1.0, torch.nan]), torch.ones(2)), (torch.tensor([torch.inf]), torch.ones(1)),
+    (torch.ones(2), torch.ones(3)), (torch.ones(2), torch.ones(2).double()),
+    (torch.tensor([1, 2]), torch.tensor([1, 3])),
     (torch.tensor([True]), torch.tensor([False]))])
 def test_a_difference_that_is_no_rounding_is_seen(got, want):
     same({"x": want}, {"x": want}, noise(x=want))
@@ -157,7 +159,8 @@ def test_of_a_type_that_is_held_out_only_the_result_is_kept():
     class Options:
         types, reason = None, 300
 
-    assert command._reason(held, "a fault", Options) == "held out" and command._reason(dev, "a fault", Options) == "a fault"
+    assert command._reason(held, "a fault", Options) == "held out"
+    assert command._reason(dev, "a fault", Options) == "a fault"
     Options.types = [held]
     assert command._reason(held, "a fault", Options) == "a fault"
 
@@ -166,8 +169,9 @@ def test_a_model_that_draws_gets_the_same_numbers_on_every_device(judge):
     def draw(device):
         torch.manual_seed(0)
         with judge.SameDraws():
-            return [torch.rand(3, device=device), torch.empty(3, device=device).normal_(), torch.ones(3).to(device).bernoulli(0.5),
-                    torch.randperm(5, device=device), torch.randn_like(torch.ones(2, device=device))]
+            return [torch.rand(3, device=device), torch.empty(3, device=device).normal_(),
+                    torch.ones(3).to(device).bernoulli(0.5), torch.randperm(5, device=device),
+                    torch.randn_like(torch.ones(2, device=device))]
 
     for here, there in zip(draw("cpu"), draw("tpu")):
         assert there.device.type == "tpu" and torch.equal(here, there.cpu())

@@ -92,5 +92,5 @@ def test_weight_norm_and_its_backward_equal_the_cpus(dtype, sizes, dim):
     v, grad = make(dtype, *sizes), make(dtype, *sizes, seed=1)
     g = make(dtype, *(n if d == dim else 1 for d, n in enumerate(sizes)), seed=2)
     check_norm("aten::_weight_norm_interface", v, g, dim)
-    norm = torch.ops.aten._weight_norm_interface(v.float(), g.float(), dim)[1].to(torch.float32 if dtype in HALVES else dtype)
+    norm = torch._weight_norm_interface(v.float(), g.float(), dim)[1].to(torch.float32 if dtype in HALVES else dtype)
     check_norm("aten::_weight_norm_interface_backward", grad, v, g, norm, dim)
