@@ -11,17 +11,18 @@ from conformance.judge import Wrong
 # Two layers of 64 channels, summed in another order and with another exp and tanh, stay below a tenth of this; what
 # is truly wrong (a mask, a transposition, a missing term) is off by a share of the tensor.
 RELATIVE = 1e-4
-# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels) the CPU itself says how much:
-# so many times as far as its own answer moves when each weight and input moves by a unit in the last place. That moves
-# each number once; a pass rounds at each of its steps, of which tiny models have some dozens in a row.
-NOISE = 8
+# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels, a kink of ReLU or of a bilinear
+# sample that is stepped over) the CPU itself says how much: twice as far as its own answer moves when each weight and
+# input moves by up to UNITS in the last place. A pass rounds by half a unit at each of the dozens of steps that tiny
+# models have in a row, which is a walk of some four units.
+NOISE, UNITS = 2, 4
 # A tensor whose noise is a larger share than this of its largest element is counted as unstable: a choice (top-k, the
-# nearest code) hangs on a rounding. One that is nothing but noise is not: a gradient that is zero by symmetry, as that of
-# the bias of a key, is a millionth of the others.
+# nearest code) hangs on a rounding. One that is nothing but noise is not: a gradient that is zero by symmetry, as that
+# of the bias of a key, is a millionth of the others.
 UNSTABLE, NOTHING = 0.01, 1e-6
 # Chips and XLA's CPU code take numbers below 1.2e-38 for 0, also between two steps; the smallest that is compared.
 ZERO = 1e-30
-PERTURBED_RUNS = 3
+PERTURBED_RUNS = 4
 
 Tensors = dict[str, torch.Tensor]
 
@@ -39,8 +40,8 @@ def named_tensors(tree: Any, name: str = "output") -> Iterator[tuple[str, torch.
 
 
 def perturbed(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each element a unit in the last place up or down, or left."""
-    step = torch.randint(-1, 2, x.shape, generator=generator).to(x.dtype)
+    """Each element up to UNITS in the last place up or down."""
+    step = torch.randint(-UNITS, UNITS + 1, x.shape, generator=generator).to(x.dtype)
     return x * (1 + step * torch.finfo(x.dtype).eps)
 
 

@@ -24,12 +24,13 @@ NEW_TOKENS = 2  # the first from the whole text, the second with the cache
 
 
 class SameDraws(TorchDispatchMode):
-    """Random numbers of ops inside come from the CPU's generator, so that a model that draws (a mask of patches, a noise
-    to begin with) gets the same ones on every device."""
+    """Random numbers of ops inside come from the CPU's generator, so that a model that draws (a mask of patches, a
+    noise to begin with) gets the same ones on every device."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        if torch.Tag.nondeterministic_seeded not in func.tags:
+        drops = any(a.name == "dropout_p" for a in func._schema.arguments)  # which models do not, but in training
+        if drops or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         device = next((x.device for x in args if isinstance(x, torch.Tensor)), kwargs.get("device"))
         kwargs.pop("generator", None)
