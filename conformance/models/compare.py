@@ -11,15 +11,17 @@ from conformance.judge import Wrong
 # Two layers of 64 channels, summed in another order and with another exp and tanh, stay below a tenth of this; what
 # is truly wrong (a mask, a transposition, a missing term) is off by a share of the tensor.
 RELATIVE = 1e-4
-# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels, a kink of ReLU or of a bilinear
-# sample that is stepped over) the CPU itself says how much: twice as far as its own answer moves when each weight and
-# input moves by up to UNITS in the last place. A pass rounds by half a unit at each of the dozens of steps that tiny
+# Where that is too strict (a gradient that is zero but for rounding, a sum that cancels, a kink of ReLU or of a
+# bilinear sample that is stepped over) the CPU itself says how much: twice as far as its own answer moves when each
+# weight and input moves by up to UNITS in the last place. A pass rounds by half a unit at each of the dozens of steps that tiny
 # models have in a row, which is a walk of some four units.
 NOISE, UNITS = 2, 4
 # A tensor whose noise is a larger share than this of its largest element is counted as unstable: a choice (top-k, the
-# nearest code) hangs on a rounding. One that is nothing but noise is not: a gradient that is zero by symmetry, as that
-# of the bias of a key, is a millionth of the others.
+# nearest code) hangs on a rounding; one that is nothing but noise is not.
 UNSTABLE, NOTHING = 0.01, 1e-6
+# A gradient that is zero by symmetry, as that of the bias of a key, is made of terms as large as the others, and known
+# no better than to their last place.
+EPSILON = torch.finfo(torch.float32).eps
 # Chips and XLA's CPU code take numbers below 1.2e-38 for 0, also between two steps; the smallest that is compared.
 ZERO = 1e-30
 PERTURBED_RUNS = 4
@@ -51,8 +53,13 @@ class Noise:
     run: Callable[[int], Tensors]
     answers: list[Tensors] = field(default_factory=list)
     unstable: int = 0
-    nothing: float = 0  # below are tensors that are zero but for rounding
+    largest: float = 0  # element of all tensors that are compared together
     worst: float = 0  # the largest error of a tensor that is something, as a share of its largest element
+
+    @property
+    def nothing(self) -> float:
+        """Below are tensors that are zero but for rounding."""
+        return NOTHING * self.largest
 
     def of(self, name: str, want: torch.Tensor) -> Iterator[torch.Tensor]:
         """The tensor in each of those answers that have it in the same shape."""
@@ -83,7 +90,8 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
     off = _distance(got, want)
     if scale > max(noise.nothing, ZERO):
         noise.worst = max(noise.worst, off / scale)
-    if same_places and off <= max(RELATIVE * scale, ZERO):
+    allowed = max(RELATIVE * scale, EPSILON * noise.largest, ZERO)
+    if same_places and off <= allowed:
         return None
     if noise.is_elsewhere(name, want):
         noise.unstable += 1
@@ -95,7 +103,7 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
         noise.unstable += 1
         return None
     moved = max(_distance(other, want) for other in others)
-    if off <= max(RELATIVE * scale, NOISE * moved):
+    if off <= max(allowed, NOISE * moved):
         noise.unstable += moved > UNSTABLE * scale > UNSTABLE * noise.nothing
         return None
     return f"off by {off:.2g} where the largest element is {scale:.2g} and the CPU's noise {moved:.2g}"
@@ -120,7 +128,7 @@ def same(got: Tensors, want: Tensors, noise: Noise) -> None:
     """Raises Wrong at the first tensor that differs in dtype or shape, or by more than the rules above allow."""
     if missing := sorted(want.keys() ^ got.keys()):
         raise Wrong(f"{missing[0]} is there on one of the two only")
-    noise.nothing = NOTHING * max((_largest(w) for w in want.values() if w.is_floating_point()), default=0)
+    noise.largest = max((_largest(w) for w in want.values() if w.is_floating_point()), default=0)
     for name, w in want.items():
         g = got[name]
         if g.dtype != w.dtype:

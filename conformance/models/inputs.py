@@ -15,9 +15,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a model and its inputs. `image`, `sound`: which of the forms below; `size`, `frames`, `mel`: 0 for what
-    the configuration says. `own`: the weights are those that the class begins with. `tokens`: (id, how many) that stand
-    for what another modality brings."""
+    """How to make a model and its inputs. `image`, `sound`: which of the forms below; `size`, `frames`, `mel`: 0 for
+    what the configuration says. `own`: the weights are those that the class begins with. `tokens`: (id, how many) that
+    stand for what another modality brings."""
     model: str = ""
     level: int = 1
     mode: str = "plain"
@@ -185,7 +185,7 @@ class Maker:
 
     def image(self, name: str) -> torch.Tensor:
         form = self.recipe.image
-        if not form and ("image_grid_thw" in self.signature or "grid_thw" in self.signature):
+        if not form and any(grid in self.signature for grid in ("image_grid_thw", "grid_thw", "image_grid_hw")):
             form = 1
         shape = IMAGE_FORMS[form]
         if not form and "video" in name:

@@ -98,8 +98,8 @@ def _end(child: Child, killed: bool) -> int:
 
 def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]],
             done: Callable[[str, dict[str, Any]], None], *, limit: float, most_bytes: int, jobs: int) -> None:
-    """call(name, tell) in a process for each name, `jobs` at a time; done(name, row) here, with row = {"result": "crash"
-    or "timeout", "reason": ..., "seconds": ...} where the process gave none."""
+    """call(name, tell) in a process for each name, `jobs` at a time; done(name, row) here, with row = {"result":
+    "crash" or "timeout", "reason": ..., "seconds": ...} where the process gave none."""
     waiting, live = list(names), {}
     try:
         while waiting or live:

@@ -1,7 +1,6 @@
 """Finds what runs on the CPU: the class, how far its configuration is shrunk, and the inputs."""
 import inspect
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,9 +11,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 from conformance.judge import Unbuildable, first_line
 from conformance.models.compare import named_tensors
 from conformance.models.configs import base_config, small_config
-from conformance.models.inputs import MASKS, SPECTRA, Recipe, Words, make_inputs
+from conformance.models.inputs import IMAGE_FORMS, MASKS, SPECTRA, Recipe, Words, make_inputs
 from conformance.models.shrink import LEVELS
-from conformance.models.universe import model_classes
+from conformance.models.universe import model_classes, modeling_source
 
 MOST_PARAMETERS = 220_000_000
 # Tried in this order where the inputs before did not run.
@@ -28,21 +27,21 @@ TOKEN_FIELDS = ("image_token_id", "image_token_index", "audio_token_id", "audio_
 COUNTS = re.compile(r"tokens?:?\s*=?\s*\(?(\d+)\)?.{0,40}?features?:?\s*=?\s*(?:torch\.Size\(\[)?(\d+)", re.I | re.S)
 
 
-def _rotates_by_three(model_class: type) -> bool:
-    try:
-        return "mrope_section" in inspect.getsource(sys.modules[model_class.__module__])
-    except OSError:
-        return False
+def _rotates_by_three(base: PretrainedConfig) -> bool:
+    """Whether a model of the configuration, or of a part of it, takes positions in three sections."""
+    parts = [base, *(part for part in vars(base).values() if isinstance(part, PretrainedConfig))]
+    return any("mrope_section" in modeling_source(type(part)) for part in parts)
 
 
-def config(recipe: Recipe, model_type: str, model_class: type) -> PretrainedConfig:
-    return small_config(base_config(model_type), recipe.level, _rotates_by_three(model_class))
+def config(recipe: Recipe, model_type: str) -> PretrainedConfig:
+    base = base_config(model_type)
+    return small_config(base, recipe.level, _rotates_by_three(base))
 
 
 def build(recipe: Recipe, model_type: str) -> PreTrainedModel:
     """The model of a recipe with random weights, always the same, on the CPU."""
     model_class = next(c for c in model_classes(model_type) if c.__name__ == recipe.model)
-    return _built(model_class, config(recipe, model_type, model_class), recipe.own)
+    return _built(model_class, config(recipe, model_type), recipe.own)
 
 
 KERNEL = 16  # a last dimension up to here is that of a kernel; beyond, that of the inputs of a linear map
@@ -70,13 +69,17 @@ def _built(model_class: type, small: PretrainedConfig, own: bool) -> PreTrainedM
     return model
 
 
-def _parameters(model_class: type, small: PretrainedConfig) -> int:
-    """Told by the meta device; 0 where the model cannot be built there."""
+def _check_size(model_class: type, small: PretrainedConfig, level: int) -> None:
+    """Unbuildable where the model is too large, which the meta device tells, or may be and cannot be built there."""
     try:
         with torch.device("meta"):
-            return sum(p.numel() for p in model_class(small).parameters())
+            count = sum(p.numel() for p in model_class(small).parameters())
     except Exception:
-        return 0
+        if "width" in LEVELS[level]:
+            return
+        raise
+    if count > MOST_PARAMETERS:
+        raise Unbuildable(f"{count / 1e6:.0f} million parameters")
 
 
 def _modes(model: PreTrainedModel, full: bool) -> list[str]:
@@ -91,7 +94,8 @@ def _modes(model: PreTrainedModel, full: bool) -> list[str]:
 def _variants(model: PreTrainedModel, mode: str) -> list[dict]:
     names = inspect.signature(model.forward).parameters
     sees = mode != "text" and any(n.startswith(("pixel", "image", "video")) for n in names)
-    hears = mode != "text" and any(n.startswith(("input_f", "input_v", "audio", "past_v", "wave", "spec")) for n in names)
+    sounds = ("input_f", "input_v", "audio", "past_v", "wave", "spec")
+    hears = mode != "text" and any(n.startswith(sounds) for n in names)
     high, wide = Words(model.config, Recipe()).image_size()
     square = [dict(size=min(high, wide))] if high != wide else []
     return [{}, SOUND_VARIANTS[0] if hears else OTHER_VARIANTS[0], *(square + IMAGE_VARIANTS if sees else []),
@@ -130,6 +134,19 @@ def _with_mel_bins(recipe: Recipe, model: PreTrainedModel, error: Exception) -> 
     return replace(recipe, mel=bins // given) if bins % given == 0 else None
 
 
+# "not enough values to unpack (expected 5, got 4)": how many dimensions there must be.
+UNPACKED = re.compile(r"values to unpack \(expected (\d+)(?:, got (\d+))?\)")
+
+
+def _with_dimensions(recipe: Recipe, error: Exception) -> Recipe | None:
+    """The recipe with images of as many dimensions as the error asks for."""
+    found = UNPACKED.search(str(error))
+    if not found or recipe.image or recipe.sound:
+        return None
+    form = next((i for i, text in enumerate(IMAGE_FORMS) if text.count(",") + 1 == int(found[1])), 0)
+    return replace(recipe, image=form) if form else None
+
+
 def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
     """The recipe, perhaps repaired, if the model runs with its inputs; else raises what the model raises."""
     for _ in range(3):
@@ -146,7 +163,8 @@ def _runs(model: PreTrainedModel, recipe: Recipe) -> Recipe:
                 raise Unbuildable("NaN in the output")
             return _runs(_built(type(model), model.config, own=True), replace(recipe, own=True))
         except Exception as error:
-            repaired = _with_tokens(recipe, model, error) or _with_mel_bins(recipe, model, error)
+            repaired = _with_tokens(recipe, model, error) or _with_mel_bins(recipe, model, error) or \
+                _with_dimensions(recipe, error)
             if repaired is None or repaired == recipe:
                 raise
             failure, recipe = error, repaired
@@ -159,17 +177,15 @@ def _attempts(model_type: str, seconds: float, errors: list[str]) -> Iterator[tu
     if not classes:
         raise Unbuildable("no model class of this type can be imported")
     base = base_config(model_type)
-    mrope = _rotates_by_three(classes[0])
+    mrope = _rotates_by_three(base)
     # First what is usual at the levels that give small models, then all that may help at each level.
-    plan = [(full, level, slice(2)) for full in (True, False) for level in (1, 2, 3, 4)]
+    plan = [(full, level, slice(2)) for full in (True, False) for level in (1, 4, 2, 3)]
     plan += [(full, level, slice(None)) for full in (True, False) for level in LEVELS]
     for full, level, some in plan:
         for model_class in classes[:2 if full else 3]:
             try:
                 small = small_config(base, level, mrope)
-                count = _parameters(model_class, small)
-                if count > MOST_PARAMETERS:
-                    raise Unbuildable(f"{count / 1e6:.0f} million parameters")
+                _check_size(model_class, small, level)
                 model = _built(model_class, small, own=False)
             except Exception as error:
                 errors.append(f"{model_class.__name__} at level {level}: {type(error).__name__}: {first_line(error)}")

@@ -34,13 +34,13 @@ HEAD_COUNT = _name("(num|n)(_attention|_attn|_q)?_heads?", "attention_heads", "n
 HEAD_SIZE = _name("head_(dim|size)", "d_kv", "d_head", "attention_head_size", "rope_head_dim", "rotary_dim",
                   "lora_rank", "kv_channels", "mamba_headdim", "key_value_channels")
 SIZE = _name("hidden_(size|dim|channels|width)", "d_(model|embed|hidden)", "n_(embd|inner)",
-             "(embed|emb|proj|model|output)_dim", "dim", "width", "(embedding|feature)_size", "(embedding|projection)_dim",
-             "channels", "groups")
+             "(embed|emb|proj|model|output|codebook|embedding|projection)_dim", "dim", "width",
+             "(embedding|feature)_size", "channels", "groups")
 FILTERS = _name("(num|n)_filters")  # doubled by each stage
 POSITION = _name("max_position_embeddings", "n_positions", "seq_length", "max_sequence_length")
 # Names that look like a size and tell a format.
-FORMAT = re.compile("conv_|kernel|stride|patch|window|codebook|quant|chunk|sampling|relative|time_embed|type_vocab|"
-                    "max_2d|num_channels|in_channels|input_channels|audio_channels|segment|extract|adapter")
+FORMAT = re.compile("conv_|kernel|stride|patch|window|codebook(?!_dim)|quant|chunk|sampling|relative|time_embed|"
+                    "type_vocab|max_2d|num_channels|in_channels|input_channels|audio_channels|segment|extract|adapter")
 NO_SIZE = ("transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "_out_features")
 SPECIAL = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 1, "sep": 3, "cls": 4, "mask": 5}
 # What a default configuration may leave open and a model needs.
@@ -88,7 +88,8 @@ class Shrinker:
             if KV_HEADS.search(field):
                 return 1 if value == 1 else HEADS if value == config.get("num_attention_heads") else 2
             if HEAD_COUNT.search(field) and value > 1:
-                return HEADS
+                expand = config.get("mamba_expand") if field.startswith("mamba") else 1
+                return HEADS * expand if isinstance(expand, int) else HEADS
             if field == "qk_head_dim":  # a part with positions and one without
                 return min(value, 2 * HEAD_DIM)
             if HEAD_SIZE.search(field):

@@ -1,6 +1,7 @@
 """The types of the installed Transformers, their classes, and which of them are held out."""
 import hashlib
-import importlib
+import importlib.util
+from pathlib import Path
 
 import torch
 import transformers
@@ -47,6 +48,13 @@ def mapped() -> list[str]:
 
 def config_class(model_type: str) -> type[PretrainedConfig]:
     return configuration_auto.CONFIG_MAPPING[model_type]
+
+
+def modeling_source(config: type[PretrainedConfig]) -> str:
+    """The text of the module that has the models of a configuration; empty where there is none."""
+    name = config.__module__.replace("configuration_", "modeling_")
+    spec = importlib.util.find_spec(name) if name != config.__module__ else None
+    return Path(spec.origin).read_text() if spec else ""
 
 
 def _computes(model_class: type | None) -> bool:
