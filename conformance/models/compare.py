@@ -13,15 +13,15 @@ from conformance.judge import Wrong
 RELATIVE = 1e-4
 # Where that is too strict (a gradient that is zero but for rounding, a sum that cancels, a kink of ReLU or of a
 # bilinear sample that is stepped over) the CPU itself says how much: twice as far as its own answer moves when each
-# weight and input moves by up to UNITS in the last place. A pass rounds by half a unit at each of the dozens of steps that tiny
-# models have in a row, which is a walk of some four units.
+# weight and input moves by up to UNITS in the last place. A pass rounds by half a unit at each of the dozens of steps
+# that tiny models have in a row, which is a walk of some four units.
 NOISE, UNITS = 2, 4
 # A tensor whose noise is a larger share than this of its largest element is counted as unstable: a choice (top-k, the
 # nearest code) hangs on a rounding; one that is nothing but noise is not.
-UNSTABLE, NOTHING = 0.01, 1e-6
-# A gradient that is zero by symmetry, as that of the bias of a key, is made of terms as large as the others, and known
-# no better than to their last place.
-EPSILON = torch.finfo(torch.float32).eps
+UNSTABLE = 0.01
+# What is so small a share of the largest element of all is nothing. A gradient that is zero by symmetry, as that of the
+# bias of a key, is a sum of dozens of terms as large as the others, each rounded at 6e-8 of itself.
+NOTHING = 1e-6
 # Chips and XLA's CPU code take numbers below 1.2e-38 for 0, also between two steps; the smallest that is compared.
 ZERO = 1e-30
 PERTURBED_RUNS = 4
@@ -90,7 +90,7 @@ def _float_difference(name: str, got: torch.Tensor, want: torch.Tensor, noise: N
     off = _distance(got, want)
     if scale > max(noise.nothing, ZERO):
         noise.worst = max(noise.worst, off / scale)
-    allowed = max(RELATIVE * scale, EPSILON * noise.largest, ZERO)
+    allowed = max(RELATIVE * scale, noise.nothing, ZERO)
     if same_places and off <= allowed:
         return None
     if noise.is_elsewhere(name, want):

@@ -253,18 +253,29 @@ class Judge:
                 "unstable": self.unstable, "error": float(f"{self.worst:.1e}")}
 
 
+def _on_cpu_with(model_type: str, recipe: Recipe, device: str, tell: Tell) -> Judge | None:
+    """A judge with the CPU's answers; None where the recipe does not run."""
+    try:
+        judge = Judge(model_type, recipe, device, tell)
+        judge.on_cpu()
+        return judge
+    except Exception:
+        return None
+
+
 def judge(model_type: str, recipe: Recipe | None, device: str, seconds: float, tell: Tell) -> dict[str, Any]:
     """The row of a type: its result is that of its worst stage."""
     if torch.device(device).type == "tpu":
         torch.tpu.set_fallback("silent")  # a fallback is a result, not an error
     try:
-        recipe = recipe or find(model_type, seconds, tell)
-        judge = Judge(model_type, recipe, device, tell)
-        judge.on_cpu()
+        judge = _on_cpu_with(model_type, recipe, device, tell) if recipe else None
+        if judge is None:  # there is no recipe, or it is one of another Transformers
+            judge = Judge(model_type, find(model_type, seconds, tell), device, tell)
+            judge.on_cpu()
     except Unbuildable as reason:
         return {"result": "unbuildable", "reason": str(reason)}
     try:
         judge.on_device()
     except Exception as error:  # on the way to the device
         judge.words["to the device"] = "error", f"{type(error).__name__}: {first_line(error)}"
-    return {"model": recipe.model, **judge.row()}
+    return {"model": judge.trial.recipe.model, **judge.row()}

@@ -54,7 +54,8 @@ def _programs(rows: list[dict]) -> list[str]:
     worst = sorted(counted, key=lambda row: -row["programs"][0])[:WORST]
     cells = [[f"`{row['op']}`", *(row["programs"] + ["", ""])[:3]] for row in worst]
     return ["## Programs", "",
-            "One for each op, shape and layout, in strict eager: compiled, or loaded from the cache.", "", *_table(["forward", "median", "most", "models"],
+            "One for each op, shape and layout, in strict eager: compiled, or loaded from the cache.", "",
+            *_table(["forward", "median", "most", "models"],
                     [["first", median(row["programs"][0] for row in counted), worst[0]["programs"][0], len(counted)],
                      ["second, the same inputs", median(row["programs"][1] for row in again),
                       max(row["programs"][1] for row in again), len(again)],
@@ -70,7 +71,8 @@ def markdown(paths: list[str], recipes: dict[str, dict]) -> str:
     faults = sorted((row for row in shown if row["result"] not in PASSED), key=lambda row: row["op"])
     lines = ["# Transformers' architectures", "",
              "Written by `python -m conformance models-report`. Every model type of Transformers, small and with "
-             "random weights, on the device and on the CPU: outputs, every gradient, generated tokens. How it is judged is in "
+             "random weights, on the device and on the CPU: outputs, every gradient, generated tokens. How it is "
+             "judged is in "
              "[conformance](conformance.md#every-architecture-of-transformers).", "", f"{origin(heads)}.", "",
              "## Types", "",
              f"Transformers knows {len(universe.known())} types; those without a model class are parts of others.", "",
