@@ -33,7 +33,8 @@ class SameDraws(TorchDispatchMode):
         if drops or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         device = next((x.device for x in args if isinstance(x, torch.Tensor)), kwargs.get("device"))
-        kwargs.pop("generator", None)
+        if "generator" in kwargs:
+            kwargs["generator"] = None
 
         def here(x: Any) -> Any:
             return x.cpu() if isinstance(x, torch.Tensor) else torch.device("cpu") if isinstance(x, torch.device) else x
