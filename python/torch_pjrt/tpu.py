@@ -159,8 +159,9 @@ def reset_counters() -> None:
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
-        op           overload name, or the names of a region's ops joined by " + "
-        shapes       sizes of the tensor arguments (of a single op; empty for a region)
+        op           overload name, or the names of a region's ops joined by " + ", or of torch.compile "graph:4[3/1]":
+                     the fifth graph, of the fourth function's first recompile (TORCH_LOGS=recompiles tells its cause)
+        shapes       sizes of the tensor arguments (of a single op or a graph; empty for a region)
         dtypes       their StableHLO dtypes ("f32", "i64", ...)
         line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
         reason       why no program was there, against the last one of the same op:
