@@ -1,4 +1,5 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
+import contextlib
 import re
 import sys
 import types
@@ -241,6 +242,26 @@ class set_eager_mode:
     def __exit__(self, *_):
         _C.set_eager(*self.before)
         return False
+
+
+class one_program(contextlib.ContextDecorator):
+    """All ops inside become one program, however many they are: round a whole training step (forward, backward, optimizer),
+    as a context manager or as the decorator of a function.
+
+    It is compiled when it is met for the first time, which for a large model takes minutes. What waits for the device cuts
+    it: a value that is read, an op whose result's shape depends on values. The end of an optimizer step does too, so that
+    each step is the same program.
+    """
+
+    def __init__(self) -> None:
+        self.modes: list[set_eager_mode] = []  # it may be entered again inside
+
+    def __enter__(self):
+        self.modes.append(set_eager_mode("fused", length=2**31 - 1))
+        return self
+
+    def __exit__(self, *exception):
+        return self.modes.pop().__exit__(*exception)
 
 
 def get_eager_mode() -> str:
