@@ -159,6 +159,22 @@ def _fused_gru_cell() -> None:
     _meta.impl("_thnn_fused_gru_cell_backward", cell_backward)
 
 
+def _samplers() -> None:
+    """torch 2.13 has no meta kernels of these. Where one is missing, torch.compile runs the op itself to see what comes out,
+    which moves the generator on."""
+
+    def like_first(x, *_):
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    def broadcast(x, *others):
+        shapes = [other.shape for other in others if isinstance(other, torch.Tensor)]
+        return x.new_empty(torch.broadcast_shapes(x.shape, *shapes))
+
+    _meta.impl("_sample_dirichlet", like_first)
+    for name in ("binomial", "_standard_gamma_grad", "_dirichlet_grad"):
+        _meta.impl(name, broadcast)
+
+
 def apply() -> None:
     _set_float32_matmul_precision()
     _autocast_dtype()
@@ -167,6 +183,7 @@ def apply() -> None:
     _print()
     _after_optimizer_step()
     _fused_gru_cell()
+    _samplers()
     _flex_attention()
     _safetensors.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
