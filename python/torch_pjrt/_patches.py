@@ -159,6 +159,19 @@ def _fused_gru_cell() -> None:
     _meta.impl("_thnn_fused_gru_cell_backward", cell_backward)
 
 
+def _determinism() -> None:
+    """PyTorch's meta kernels take a tensor for one of CUDA's, and refuse for its kernels of median, mode and histc where
+    torch.use_deterministic_algorithms asks for deterministic ones. Programs of the device are."""
+    original = torch._prims_common.alert_not_deterministic
+
+    @functools.wraps(original)
+    def alert_not_deterministic(caller: str) -> None:
+        if "cuda" not in caller.lower() or torch.cuda.is_available():
+            original(caller)
+
+    torch._prims_common.alert_not_deterministic = alert_not_deterministic
+
+
 def _samplers() -> None:
     """torch 2.13 has no meta kernels of these. Where one is missing, torch.compile runs the op itself to see what comes out,
     which moves the generator on."""
@@ -184,6 +197,7 @@ def apply() -> None:
     _after_optimizer_step()
     _fused_gru_cell()
     _samplers()
+    _determinism()
     _flex_attention()
     _safetensors.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
