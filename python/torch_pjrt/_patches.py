@@ -141,6 +141,23 @@ def _flex_attention() -> None:
     after_import("torch.nn.attention.flex_attention", change)
 
 
+def _data_parallel() -> None:
+    """nn.DataParallel splits a batch by functions that only PyTorch's CUDA build has. On one device it is its module."""
+    original = torch.nn.DataParallel.__init__
+
+    @functools.wraps(original)
+    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+        if not any(p.device.type == "tpu" for p in module.parameters()):
+            return original(self, module, device_ids, output_device, dim)
+        if len(device_ids or range(_C.device_count())) > 1:
+            raise NotImplementedError("nn.DataParallel does not split a batch over tpu devices: run one process a device "
+                                      "with nn.parallel.DistributedDataParallel, or give device_ids=[0]")
+        torch.nn.Module.__init__(self)
+        self.module, self.device_ids = module, []
+
+    torch.nn.DataParallel.__init__ = __init__
+
+
 _meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
 
 
@@ -199,5 +216,6 @@ def apply() -> None:
     _samplers()
     _determinism()
     _flex_attention()
+    _data_parallel()
     _safetensors.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
