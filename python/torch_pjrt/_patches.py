@@ -147,7 +147,7 @@ def _data_parallel() -> None:
 
     @functools.wraps(original)
     def __init__(self, module, device_ids=None, output_device=None, dim=0):
-        if not any(p.device.type == "tpu" for p in module.parameters()):
+        if torch.accelerator.current_accelerator().type != "tpu":
             return original(self, module, device_ids, output_device, dim)
         if len(device_ids or range(_C.device_count())) > 1:
             raise NotImplementedError("nn.DataParallel does not split a batch over tpu devices: run one process a device "
