@@ -141,6 +141,27 @@ def _flex_attention() -> None:
     after_import("torch.nn.attention.flex_attention", change)
 
 
+def _jagged_attention() -> None:
+    """Attention of jagged tensors chooses among CUDA's kernels, and pads for them, or makes strided nested tensors, which
+    the device has not. It has attention of sequences one after the other, of any width."""
+
+    def change(module) -> None:
+        original, pad = module._select_sdp_backend, module._pad_last_dim
+
+        @functools.wraps(original)
+        def select(query, *args, **kwargs):
+            tpu = query.device.type == "tpu"
+            return module.SDPBackend.FLASH_ATTENTION if tpu else original(query, *args, **kwargs)
+
+        @functools.wraps(pad)
+        def pad_last_dim(tensor, *args, **kwargs):
+            return tensor if tensor.device.type == "tpu" else pad(tensor, *args, **kwargs)
+
+        module._select_sdp_backend, module._pad_last_dim = select, pad_last_dim
+
+    after_import("torch.nested._internal.sdpa", change)
+
+
 def _data_parallel() -> None:
     """nn.DataParallel splits a batch by functions that only PyTorch's CUDA build has. On one device it is its module."""
     original = torch.nn.DataParallel.__init__
@@ -174,6 +195,17 @@ def _fused_gru_cell() -> None:
 
     _meta.impl("_thnn_fused_gru_cell", cell)
     _meta.impl("_thnn_fused_gru_cell_backward", cell_backward)
+
+
+def _padded_to_jagged() -> None:
+    """torch 2.13 has the meta kernel of its reverse only."""
+
+    def from_padded(dense, offsets, total_L=None):
+        if total_L is None:
+            raise RuntimeError("_padded_dense_to_jagged_forward on the tpu device needs total_L, the number of rows")
+        return dense.new_empty(total_L, *dense.shape[2:])
+
+    _meta.impl("_padded_dense_to_jagged_forward", from_padded)
 
 
 def _determinism() -> None:
@@ -214,8 +246,10 @@ def apply() -> None:
     _after_optimizer_step()
     _fused_gru_cell()
     _samplers()
+    _padded_to_jagged()
     _determinism()
     _flex_attention()
+    _jagged_attention()
     _data_parallel()
     _safetensors.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))
