@@ -3,9 +3,8 @@
     python tools/fuzz.py [--minutes 30] [--seed 0] [--steps 12] [--out benchmarks/results/soak.jsonl]
     python tools/fuzz.py --one 1234                the program of one seed
 
-Every program has a seed, and is the same on each machine. All numbers are small integers in float32, or integers, so that
-every sum and product is exact: each difference is a fault. One that is found is made small, by leaving out steps, and
-printed as a program. Prints one JSON object, and appends it to --out.
+Every program has a seed, and is the same on each machine. All numbers are small integers, so that every sum and product
+is exact: each difference is a fault. One that is found is made small, by leaving out steps, and printed as a program. Prints one JSON object, and appends it to --out.
 """
 import argparse
 import json
@@ -24,8 +23,8 @@ DTYPES = ("float32", "int64", "int32", "bool", "bfloat16")
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
-# A step is a line of Python over v, the list of the tensors so far. Each maker takes a random generator and the shapes and
-# dtypes so far (the CPU's tensors), and gives a line, or None where none fits.
+# A step is a line of Python over v, the list of the tensors so far. Each maker takes a random generator and the CPU's
+# tensors so far, and gives a line, or None where none fits.
 
 
 def _dim(r, x):
@@ -38,15 +37,15 @@ def _slice(r, size):
 
 
 def _view(r, x, name):
-    kinds = ["index", "index", "t", "flip", "expand", "unsqueeze", "narrow", "diag", "view", "detach", "unfold", "chunk"]
-    kind = r.choice(kinds)
+    kind = r.choice(["index", "index", "t", "expand", "unsqueeze", "narrow", "diag", "view", "detach", "unfold", "chunk"])
     if kind == "index" and x.dim():
-        parts = [str(r.randrange(s)) if s and r.random() < 0.3 else _slice(r, s) for s in x.shape[:r.randrange(1, x.dim() + 1)]]
+        sizes = x.shape[:r.randrange(1, x.dim() + 1)]
+        parts = [str(r.randrange(s)) if s and r.random() < 0.3 else _slice(r, s) for s in sizes]
         return f"{name}[{', '.join(parts)}]"
     if kind == "t" and x.dim() > 1:
         return f"{name}.transpose({_dim(r, x)}, {_dim(r, x)})"
     if kind == "expand" and x.dim() < 4:
-        return f"{name}.expand({r.randrange(1, 4)}, {', '.join('-1' for _ in x.shape)})" if x.dim() else f"{name}.expand(3)"
+        return f"{name}.expand({', '.join([str(r.randrange(1, 4))] + ['-1'] * x.dim())})"
     if kind == "unsqueeze" and x.dim() < 4:
         return f"{name}.unsqueeze({r.randrange(x.dim() + 1)})"
     if kind == "narrow" and x.dim():
@@ -72,10 +71,19 @@ def view(r, shapes):
     return (line := _view(r, shapes[i], f"v[{i}]")) and f"v.append({line})"
 
 
+def _apart(x, y) -> bool:
+    """Whether x may be written from y: PyTorch does not promise in which order elements are that both hold."""
+    same = (x.shape, x.stride(), x.storage_offset()) == (y.shape, y.stride(), y.storage_offset())
+    return same or x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr()
+
+
 def _fitting(r, shapes, x):
     """A tensor that broadcasts to x, or a number."""
-    fit = [i for i, y in enumerate(shapes) if y.dim() <= x.dim() and all(b in (1, a) for a, b in zip(x.shape[::-1], y.shape[::-1]))
-           and torch.can_cast(torch.result_type(x, y), x.dtype)]
+    def fits(y):
+        stretches = y.dim() <= x.dim() and all(b in (1, a) for a, b in zip(x.shape[::-1], y.shape[::-1]))
+        return stretches and _apart(x, y) and torch.can_cast(torch.result_type(x, y), x.dtype)
+
+    fit = [i for i, y in enumerate(shapes) if fits(y)]
     return f"v[{r.choice(fit)}]" if fit and r.random() < 0.8 else str(r.randrange(-2, 4))
 
 
@@ -111,7 +119,7 @@ def write(r, shapes):
     if kind in ("zero", "relu", "neg"):
         return f"{name}.{kind}_()"
     if kind == "masked_fill":
-        masks = [j for j, y in enumerate(shapes) if y.dtype is torch.bool and y.shape == x.shape]
+        masks = [j for j, y in enumerate(shapes) if y.dtype is torch.bool and y.shape == x.shape and _apart(x, y)]
         return f"{name}.masked_fill_(v[{r.choice(masks)}], {r.randrange(3)})" if masks else f"{name}.fill_(1)"
     if x.dim() and x.shape[0]:
         at = [r.randrange(x.shape[0]) for _ in range(r.randrange(1, 4))]
@@ -137,13 +145,14 @@ def write(r, shapes):
 
 UNARY = ("neg", "abs", "relu", "square", "sign", "clone", "contiguous", "logical_not", "flatten")
 BINARY = ("add", "sub", "mul", "maximum", "minimum", "eq", "lt", "logical_and", "where")
+COMPUTE = ("unary", "binary", "binary", "reduce", "convert", "matmul", "cat", "gather", "nonzero", "make", "roll", "pad")
 REDUCE = ("sum", "amax", "amin", "argmax", "any", "all", "cumsum", "sort", "flip", "argmin")
 
 
 def compute(r, shapes):
     i = r.randrange(len(shapes))
     x, name = shapes[i], f"v[{i}]"
-    kind = r.choice(["unary", "binary", "binary", "reduce", "convert", "matmul", "cat", "gather", "nonzero", "make", "roll", "pad"])
+    kind = r.choice(COMPUTE)
     if kind == "unary":
         op = r.choice(UNARY)
         return f"v.append({name}.{op}())"
@@ -164,8 +173,8 @@ def compute(r, shapes):
     if kind == "convert":
         return f"v.append({name}.to(torch.{r.choice(DTYPES)}))"
     if kind == "matmul":
-        fit = [j for j, y in enumerate(shapes) if x.dim() == y.dim() == 2 and x.shape[1] == y.shape[0] and x.dtype is y.dtype
-               and x.dtype is not torch.bool]
+        fit = [j for j, y in enumerate(shapes) if x.dim() == y.dim() == 2 and x.shape[1] == y.shape[0]
+               and x.dtype is y.dtype is not torch.bool]
         return f"v.append({name}.clamp(-9, 9) @ v[{r.choice(fit)}].clamp(-9, 9))" if fit else None
     if kind == "cat" and x.dim():
         fit = [j for j, y in enumerate(shapes) if y.dim() == x.dim() and y.shape[1:] == x.shape[1:]]
@@ -218,7 +227,8 @@ def exact(tensors: list[torch.Tensor]) -> bool:
 def generate(seed: int, steps: int) -> list[str]:
     """Lines that the CPU runs without an error, with exact numbers."""
     r = random.Random(seed)
-    lines = [f"v.append(number(({r.randrange(1, 5)}, {r.randrange(1, 5)}), torch.{r.choice(DTYPES)}))" for _ in range(2)]
+    lines = [f"v.append(number(({r.randrange(1, 5)}, {r.randrange(1, 5)}), torch.{r.choice(DTYPES)}))"
+             for _ in range(2)]
     shapes = run(lines, "cpu")
     for _ in range(20 * steps):
         if len(lines) == steps + 2:
@@ -294,7 +304,8 @@ def main() -> int:
         if found:
             report(options.one, lines)
         return int(bool(found))
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                            text=True).stdout.strip()
     end, programs, lines_run, differences = time.monotonic() + 60 * options.minutes, 0, 0, []
     while time.monotonic() < end and len(differences) < 20:
         lines = generate(options.seed + programs, options.steps)
