@@ -233,7 +233,8 @@ void tell_memory(pj_storage *storage, int64_t sign) {
   pj_device_memory memory;
   pj_device_memory_info(device, &memory);
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void *>(pj_storage_token(storage)),
-                                   sign * static_cast<int64_t>(pj_storage_nbytes(storage)), memory.bytes.current, memory.bytes.current,
+                                   sign * static_cast<int64_t>(pj_storage_nbytes(storage)), memory.bytes.current,
+                                   memory.bytes.current,
                                    Device(DeviceType::PrivateUse1, static_cast<DeviceIndex>(pj_device_index(device))));
 }
 

@@ -30,7 +30,8 @@ static void lower_to_padded(pj_lowering *l) {
   pj_return(l, 0, hlo_select(h, inside, taken, padding));
 }
 
-// aten::_padded_dense_to_jagged_forward(dense, offsets, total_L): a sequence longer than the padded ones is an index error
+// aten::_padded_dense_to_jagged_forward(dense, offsets, total_L): a sequence that is longer than the padded ones is an index
+// error
 static void lower_from_padded(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value dense = pj_tensor(l, 0), offsets;

@@ -1,6 +1,6 @@
-// The gradient of a sample with respect to a parameter of its distribution, by implicit reparameterization (Figurnov, Mohamed
-// and Mnih, 2018): -(dF / dparameter) / (dF / dx), F the distribution function. F is a power times a continued fraction
-// (DLMF 8.9 and 8.17), which is computed with its derivative, in float64: near the mean the parts nearly cancel.
+// The gradient of a sample with respect to a parameter of its distribution, by implicit reparameterization (Figurnov,
+// Mohamed and Mnih, 2018): -(dF / dparameter) / (dF / dx), F the distribution function. F is a power times a continued
+// fraction (DLMF 8.9 and 8.17), which is computed with its derivative, in float64: near the mean the parts nearly cancel.
 #include <math.h>
 
 #include "ops/elementwise.h"
@@ -72,7 +72,8 @@ static void two_terms(hlo *h, const hlo_value *state, hlo_value *results, void *
     c = add(h, denominators[i], divide(h, numerators[i], c));
     sum = mul(h, sum, mul(h, c, d));
   }
-  results[CHANGE] = hlo_max(h, relative_change(h, state[SUM], sum.value), relative_change(h, state[SUM + 1], sum.slope));
+  results[CHANGE] = hlo_max(h, relative_change(h, state[SUM], sum.value),
+                            relative_change(h, state[SUM + 1], sum.slope));
   results[STEP] = hlo_add(h, state[STEP], K(state[STEP], 1));
   const dual next[] = {c, d, sum};
   for (int i = 0; i < 3; ++i) {
@@ -108,7 +109,8 @@ static hlo_value gradient(hlo *h, hlo_value x, hlo_value growth, dual sum, hlo_v
 // ---- gamma ----------------------------------------------------------------------------------------------------------
 
 // parameters: a, x, above. The lower function's fraction, or where x > max(1, a) the upper one's.
-static void gamma_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *out_numerators, dual *out_denominators) {
+static void gamma_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *out_numerators,
+                        dual *out_denominators) {
   hlo_value x = parameters[1], above = parameters[2], twice = hlo_add(h, m, m);
   dual a = {parameters[0], hlo_broadcast_like(h, K(x, 1), x)}, minus_a = scaled(h, a, K(x, -1));
   dual below[2] = {scaled(h, plus(h, a, hlo_sub(h, m, K(m, 1))), hlo_neg(h, x)), fixed(h, hlo_mul(h, m, x))};
@@ -121,8 +123,8 @@ static void gamma_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *
   }
 }
 
-// By the normal quantile that Wilson and Hilferty's cube root (1931) gives, for a large shape: there the fraction takes steps
-// by the root of a, and this is within 1e-7.
+// By the normal quantile that Wilson and Hilferty's cube root (1931) gives, for a large shape: there the fraction takes
+// steps by the root of a, and this is within 1e-7.
 static hlo_value large_gamma_gradient(hlo *h, hlo_value a, hlo_value x) {
   hlo_value root = hlo_cbrt(h, hlo_div(h, x, a)), square = pj_square(h, root);
   hlo_value less = hlo_sub(h, hlo_div(h, K(a, 1.0 / 6), a), hlo_mul(h, K(a, 1.5), hlo_sub(h, root, K(a, 1))));
@@ -150,9 +152,11 @@ static void lower_gamma_grad(pj_lowering *l) {
 // ---- beta -----------------------------------------------------------------------------------------------------------
 
 // parameters: a, b, x, and the derivatives of a and b
-static void beta_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *out_numerators, dual *out_denominators) {
+static void beta_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *out_numerators,
+                       dual *out_denominators) {
   dual a = {parameters[0], parameters[3]}, b = {parameters[1], parameters[4]};
-  hlo_value x = parameters[2], twice = hlo_add(h, m, m), before = hlo_sub(h, m, K(m, 1)), last = hlo_sub(h, twice, K(m, 1));
+  hlo_value x = parameters[2], twice = hlo_add(h, m, m), last = hlo_sub(h, twice, K(m, 1));
+  hlo_value before = hlo_sub(h, m, K(m, 1));
   dual middle = plus(h, a, last);
   dual odd = scaled(h, mul(h, plus(h, a, before), plus(h, add(h, a, b), before)), hlo_neg(h, x));
   dual even = scaled(h, plus(h, scaled(h, b, K(m, 1)), hlo_neg(h, m)), hlo_mul(h, m, x));
@@ -161,8 +165,8 @@ static void beta_terms(hlo *h, hlo_value m, const hlo_value *parameters, dual *o
   for (int i = 0; i < 2; ++i) out_denominators[i] = fixed(h, hlo_broadcast_like(h, K(x, 1), x));
 }
 
-// aten::_dirichlet_grad(x, alpha, total): x is a sample of Beta(alpha, total - alpha); the gradient with respect to alpha,
-// over 1 - x. Where x is large by 1 - F, which is the distribution function of 1 - x with exchanged parameters.
+// aten::_dirichlet_grad(x, alpha, total): x is a sample of Beta(alpha, total - alpha); the gradient with respect to
+// alpha, over 1 - x. Where x is large by 1 - F, which is the distribution function of 1 - x with exchanged parameters.
 static void lower_dirichlet_grad(pj_lowering *l) {
   hlo *h = l->h;
   pj_type type = pj_result_type(l, 0);

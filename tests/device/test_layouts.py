@@ -73,7 +73,8 @@ def test_a_jagged_tensor_goes_to_the_device_and_back():
     assert "tpu" in repr(x.to("tpu")) and x.to("tpu").size(0) == 3
 
 
-SPARSE, QUANTIZED = "no sparse tensors. Keep them on the CPU", "no quantized tensors. Keep them on the CPU|no tensors of type Q"
+SPARSE = "no sparse tensors. Keep them on the CPU"
+QUANTIZED = "no quantized tensors. Keep them on the CPU|no tensors of type Q"
 NESTED = "no strided nested tensors. Make them with layout=torch.jagged"
 REFUSED = {
     "sparse_coo_tensor": (lambda: torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), device="tpu"), SPARSE),
@@ -81,13 +82,16 @@ REFUSED = {
     "to_sparse_csr": (lambda: torch.eye(2, device="tpu").to_sparse_csr().to_dense(), SPARSE),
     "to of a sparse tensor": (lambda: torch.eye(2).to_sparse().to("tpu"), SPARSE),
     "repr of a compressed tensor": (lambda: repr(torch.eye(2).to_sparse_csr().to("tpu")), SPARSE),
-    "a compressed tensor with a gradient": (lambda: torch.eye(2).to_sparse_csr().to("tpu").requires_grad_().to_dense(), SPARSE),
+    "a compressed tensor with a gradient": (
+        lambda: torch.eye(2).to_sparse_csr().to("tpu").requires_grad_().to_dense(), SPARSE),
     "a product with a sparse tensor": (lambda: torch.eye(2).to_sparse() @ torch.eye(2, device="tpu"), SPARSE),
     "a sparse gradient": (lambda: nn.Embedding(4, 2, sparse=True, device="tpu")(
         torch.tensor([1], device="tpu")).sum().backward(), SPARSE),
     "empty of a sparse layout": (lambda: torch.empty(2, 2, layout=torch.sparse_coo, device="tpu"), SPARSE),
-    "quantize_per_tensor": (lambda: torch.quantize_per_tensor(torch.ones(2, device="tpu"), 0.1, 0, torch.qint8), QUANTIZED),
-    "to of a quantized tensor": (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8).to("tpu"), QUANTIZED),
+    "quantize_per_tensor": (lambda: torch.quantize_per_tensor(torch.ones(2, device="tpu"), 0.1, 0, torch.qint8),
+                            QUANTIZED),
+    "to of a quantized tensor": (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8).to("tpu"),
+                                 QUANTIZED),
     "empty of a quantized type": (lambda: torch.empty(2, dtype=torch.qint8, device="tpu"), QUANTIZED),
     "an op of a nested tensor": (lambda: torch.nested.nested_tensor([torch.ones(2)], device="tpu") + 1, NESTED),
     "repr of a nested tensor": (lambda: repr(torch.nested.nested_tensor([torch.ones(2)], device="tpu")), NESTED),
