@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-OURS = {"ours": {}, "fused": {"TORCH_PJRT_EAGER": "fused"}, "adaptive": {"TORCH_PJRT_EAGER": "adaptive"}, "compiled": {}}
+OURS = {"ours": {"TORCH_PJRT_EAGER": "strict"}, "fused": {"TORCH_PJRT_EAGER": "fused"}, "adaptive": {"TORCH_PJRT_EAGER": "adaptive"}, "compiled": {}}
 MODES = [*OURS, "torch", "jax"]
 
 # Case -> what it measures, its contenders, and the bounds that the project holds itself to: (who, over whom, at most).

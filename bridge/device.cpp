@@ -128,7 +128,9 @@ pj_runtime *runtime() {
   return runtime_if_started();
 }
 
-pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line, told}; }
+bool repeats() { return at::globalContext().deterministicAlgorithms(); }
+
+pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line, told, repeats}; }
 
 DeviceIndex device_count() {
   try {

@@ -231,10 +231,11 @@ class set_fallback:
 class set_eager_mode:
     """How ops run that follow each other.
 
-        "strict"    every op runs at its call (the default)
+        "strict"    every op runs at its call
         "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
-        "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time
-                    their program is compiled in the background, and it runs from the sixth time on
+        "adaptive"  (the default) the same, but ops that are met for the first time run one by one; when they come for the
+                    second time their program is compiled in the background, and it runs from the third time on. Ops
+                    that come in many shapes wait longer. torch.use_deterministic_algorithms(True) keeps them one by one
         "blocking"  every op runs at its call, which returns when it is computed, and tells at once what failed, indices
                     out of range too: to find out where
 
