@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Generator, OutOfMemoryError  # noqa: F401
 
-from torch_pjrt import _C, _env, _plugin, logs, memory, random, streams
+from torch_pjrt import _C, _env, _plugin, amp, logs, memory, random, streams
 from torch_pjrt._index import DeviceLike, index_of
 from torch_pjrt.memory import *  # noqa: F403
 from torch_pjrt.random import *  # noqa: F403
 from torch_pjrt.streams import *  # noqa: F403
 
-for _part in (memory, random, streams):
+for _part in (amp, memory, random, streams):
     sys.modules["torch.tpu." + _part.__name__.rpartition(".")[2]] = _part
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -38,10 +38,26 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+# What torch.cuda has and this device has not, and what to do instead.
+_ABSENT = {
+    ("CUDAGraph", "graph", "graphs", "graph_pool_handle", "make_graphed_callables"):
+        "there are no graphs to capture; torch.compile and torch.tpu.set_eager_mode(\"fused\") make one program of many ops",
+    ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate"):
+        "PJRT does not tell it; torch.tpu.memory_stats() and torch.profiler tell what it does",
+    ("MemPool", "use_mem_pool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable",
+     "change_current_allocator", "get_allocator_backend"): "the plugin owns the memory, and no allocator can be chosen",
+    ("nvtx", "cudart", "nccl", "jiterator", "tunable", "current_blas_handle", "ExternalStream", "get_stream_from_external"):
+        "it is a part of CUDA",
+    ("set_sync_debug_mode", "get_sync_debug_mode"):
+        "torch.tpu.counters()[\"host_reads\"] counts what waits, and TORCH_LOGS=tpu_cuts names it",
+}
+
+
 def __getattr__(name: str):
     if name == "_initialized":  # torch.utils.checkpoint keeps and restores random states only where this is true
         return is_initialized()
-    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+    why = next((f": {sentence}" for names, sentence in _ABSENT.items() if name in names), "")
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}{why}")
 
 
 def _is_in_bad_fork() -> bool:
