@@ -86,7 +86,7 @@ def test_evaluation_and_prediction_give_the_cpus_numbers(tmp_path):
 
 def test_torch_compile_trains_to_the_same_losses(tmp_path):
     eager = train(tmp_path)
-    compiled = train(tmp_path, torch_compile=True, torch_compile_backend="tpu")
+    compiled = train(tmp_path, torch_compile=True)
     torch.testing.assert_close(losses(compiled), losses(eager), rtol=1e-3, atol=1e-3)
 
 
