@@ -6,9 +6,11 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import inspect
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,22 +62,59 @@ def _in_use() -> bool:
     return accelerator is not None and accelerator.type == "tpu" and _plugin.available()
 
 
-def _accelerate_device() -> None:
-    """Accelerate 1.15 has a fixed list of devices and takes the CPU beside it; with Transformers' Trainer the model is then
-    on one device and its inputs are on the other."""
-    in_force["accelerate's default device"] = "tpu, where Accelerate knows no other than the CPU"
+# Who gives a device to those who name none, from a fixed list of kinds with the CPU at its end (Accelerate 1.15, PEFT 0.21,
+# sentence-transformers 6.2). Without Accelerate's, the Trainer's model and its inputs are on two devices.
+_DEFAULT_DEVICES = {
+    "accelerate.state": "PartialState.default_device",
+    "peft.utils.other": "infer_device",
+    "sentence_transformers.util.environment": "get_device_name",
+}
+
+
+def _default_devices() -> None:
+    def tpu_for_cpu(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def device(*arguments) -> str | torch.device:
+            found = original(*arguments)
+            return type(found)("tpu") if str(found) == "cpu" and _in_use() else found
+
+        return device
+
+    def change(module: types.ModuleType, path: str) -> None:
+        *classes, name = path.split(".")
+        owner = functools.reduce(getattr, classes, module)
+        original = getattr(owner, name)
+        is_property = isinstance(original, property)
+        setattr(owner, name, property(tpu_for_cpu(original.fget)) if is_property else tpu_for_cpu(original))
+
+    for module, path in _DEFAULT_DEVICES.items():
+        in_force[f"{module}.{path}"] = "gives tpu instead of the CPU to those who name no device"
+        after_import(module, functools.partial(change, path=path))
+
+
+def _pipeline_device() -> None:
+    """A device's number, or none, means the CPU to Transformers 5.24 beside its list, and moves a model there."""
+    in_force["transformers' pipelines"] = "take a number, or no device, for a tpu device"
 
     def change(module: types.ModuleType) -> None:
-        original = module.PartialState.default_device.fget
+        original = module.Pipeline.__init__
+        signature = inspect.signature(original)
 
         @functools.wraps(original)
-        def default_device(self) -> torch.device:
-            found = original(self)
-            return torch.device("tpu") if found.type == "cpu" and _in_use() else found
+        def __init__(self, *arguments, **options):
+            bound = signature.bind(self, *arguments, **options)
+            placed = getattr(bound.arguments["model"], "hf_device_map", None)
+            device = next(iter(placed.values())) if placed else bound.arguments.get("device", None) or 0
+            ours = _in_use() and isinstance(device, int) and device >= 0
+            if ours and not placed:
+                bound.arguments["device"] = torch.device("tpu", device)
+            original(*bound.args, **bound.kwargs)
+            if ours:
+                self.device = torch.device("tpu", device)
 
-        module.PartialState.default_device = property(default_device)
+        module.Pipeline.__init__ = __init__
 
-    after_import("accelerate.state", change)
+    after_import("transformers.pipelines.base", change)
 
 
 def _accelerate_memory() -> None:
@@ -170,5 +209,6 @@ def apply(others: tuple[str, ...]) -> None:
     if wanted or installed:
         _torch_tpu(installed)
     if wanted:
-        for accommodation in (_accelerate_device, _accelerate_memory, _accelerate_generators, _trainer_generators):
+        for accommodation in (_default_devices, _pipeline_device, _accelerate_memory, _accelerate_generators,
+                              _trainer_generators):
             accommodation()
