@@ -4,8 +4,8 @@ import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 SIZES = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
-TOKENS = 260  # a token a byte, and padding, begin, end and mask
-PAD, BEGIN, END, MASK = range(256, 260)
+TOKENS = 260  # a token a byte, and begin, end, padding and mask
+BEGIN, END, PAD, MASK = range(256, 260)
 
 
 def tokenizer() -> hf.PreTrainedTokenizerFast:
