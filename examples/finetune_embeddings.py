@@ -16,17 +16,16 @@ from tqdm import tqdm
 TOKENS, TEMPERATURE = 32, 0.05  # all sentences are cut or padded to so many tokens: one shape, few programs
 
 
-def sentence_pairs() -> list[tuple[str, str]]:
-    """The third and fourth sentence of each section: what comes first often says the section's name."""
+def sentence_pairs() -> list[list[tuple[str, str]]]:
+    """Each section's pairs of sentences that follow each other."""
     from pydoc_data.topics import topics
 
-    pairs = []
+    sections = []
     for section in topics.values():
         text = re.sub(r"[*`|\"]+", "", re.sub(r"\s+", " ", section))
         sentences = [s for s in re.split(r"(?<=[.:]) ", text) if 30 < len(s) < 200]
-        if len(sentences) >= 4:
-            pairs.append((sentences[2], sentences[3]))
-    return pairs
+        sections.append(list(zip(sentences[::2], sentences[1::2])))
+    return [pairs for pairs in sections if pairs]
 
 
 class Embedder(torch.nn.Module):
@@ -74,7 +73,7 @@ def train(device: str, pairs: list, steps: int, batch: int):
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
     draw, losses = torch.Generator().manual_seed(1), []
     for _ in tqdm(range(steps), desc=f"fine-tuning on {device}"):
         loss = contrastive_loss(model.train(), [pairs[i] for i in torch.randperm(len(pairs), generator=draw)[:batch]])
@@ -86,8 +85,9 @@ def train(device: str, pairs: list, steps: int, batch: int):
 
 
 def run(steps: int = 60, batch: int = 16) -> dict:
-    pairs = sentence_pairs()
-    held_out, rest = pairs[::3], [p for i, p in enumerate(pairs) if i % 3]
+    sections = sentence_pairs()
+    held_out = [pair for pairs in sections[::3] for pair in pairs[:3]]
+    rest = [pair for i, pairs in enumerate(sections) if i % 3 for pair in pairs]
     before = accuracy(Embedder().to("tpu"), held_out, batch)
     model, losses = train("tpu", rest, steps, batch)
     _, expected = train("cpu", rest, min(steps, 3), batch)

@@ -124,6 +124,15 @@ int pj_ctc_types(const pj_signature *s, pj_type *out) {
   return 2;
 }
 
+// total_L rows of the last dimensions; the lowering tells when it is absent
+static int padded_to_jagged_types(const pj_signature *s, pj_type *out) {
+  pj_type dense = pj_argument_type(s, 0);
+  out[0] = (pj_type){.dtype = dense.dtype, .rank = dense.rank > 1 ? dense.rank - 1 : 1};
+  out[0].dims[0] = pj_argument_present(s, 2) ? s->arguments[2].integer : 0;
+  for (int d = 2; d < dense.rank; ++d) out[0].dims[d - 1] = dense.dims[d];
+  return 1;
+}
+
 #define TYPED(name, types) {name, NULL, name, 0, types}
 static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::histogram.bin_ct", histogram_types),
@@ -136,6 +145,7 @@ static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::multilabel_margin_loss_backward", like_argument_1),
     TYPED("aten::_ctc_loss_backward", like_argument_1),
     TYPED("aten::_ctc_loss_backward.Tensor", like_argument_1),
+    TYPED("aten::_padded_dense_to_jagged_forward", padded_to_jagged_types),
     TYPED("aten::_grouped_mm", grouped_mm_types),
     TYPED("aten::_thnn_fused_lstm_cell", lstm_types),
     TYPED("aten::geqrf", geqrf_types),

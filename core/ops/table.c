@@ -8,7 +8,7 @@
   X(convolution) X(pooling) X(norm) X(softmax) X(loss) X(shape) X(factory) X(index) X(scatter) X(sort) X(search) \
   X(random) X(sampling) X(foreach) X(optimizer) X(recurrent) X(linalg) X(lu) X(orthogonal) X(svd) X(fft) X(resample) \
   X(dynamic) X(special) X(bessel) X(polynomial) X(builtin) X(subview) X(padding) X(patches) X(distance) X(embedding) \
-  X(adaptive) X(grid_sampler) X(histogram) X(ctc_loss) X(segment) \
+  X(adaptive) X(grid_sampler) X(histogram) X(ctc_loss) X(segment) X(jagged) \
   X(least_squares)
 
 #define DECLARE(family) extern const pj_lowering_entry family##_lowerings[];

@@ -80,8 +80,6 @@ JAGGED = {
     "softmax": lambda x: x.softmax(-1).values(),
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, (WIDTH,)).values(),
     "unbind": lambda x: torch.cat([part.sum(0, keepdim=True) for part in x.unbind()]),
-    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(
-        *(x.view(3, -1, 2, WIDTH // 2).transpose(1, 2) for _ in range(3))).transpose(1, 2).values(),
 }
 
 
