@@ -6,7 +6,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.dlpack import DLDeviceType
 
-from torch_pjrt import _C, _plugin, _printing, _safetensors
+from torch_pjrt import _C, _plugin, _printing, _safetensors, _sparse
 from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
@@ -169,4 +169,5 @@ def apply() -> None:
     _fused_gru_cell()
     _flex_attention()
     _safetensors.apply()
+    _sparse.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

@@ -54,7 +54,7 @@ def test_fbgemms_own_ops_give_the_cpus_numbers_by_the_counted_fallback():
     """Offsets and permutations of keyed jagged tensors are ops of FBGEMM, which has no kernels for this device."""
     with torch.tpu.set_fallback("silent"):
         check_permuted()
-    assert {"fbgemm::asynchronous_complete_cumsum", "fbgemm::permute_2D_sparse_data"} <= set(torch.tpu.fallbacks())
+    assert "fbgemm::permute_2D_sparse_data" in torch.tpu.fallbacks()
 
 
 def check_permuted():
