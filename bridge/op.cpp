@@ -236,10 +236,10 @@ class Fallback final : public c10::OperatorKernel {
   }
 };
 
-// Layouts and tensor kinds that the device does not have. PyTorch's own sentence lists every backend there is.
+// Layouts and tensor kinds that the device does not have, or has for few ops only (torch_pjrt/_sparse.py). PyTorch's own sentence lists every backend there is.
 constexpr std::pair<c10::DispatchKey, const char *> kAbsent[] = {
-    {c10::DispatchKey::SparsePrivateUse1, "sparse"},
-    {c10::DispatchKey::SparseCsrPrivateUse1, "sparse"},
+    {c10::DispatchKey::SparsePrivateUse1, "kernel of it for sparse"},
+    {c10::DispatchKey::SparseCsrPrivateUse1, "compressed sparse"},
     {c10::DispatchKey::QuantizedPrivateUse1, "quantized"},
     {c10::DispatchKey::NestedTensorPrivateUse1, "strided nested"},
 };
