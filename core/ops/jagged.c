@@ -49,7 +49,7 @@ static void lower_padded_to_jagged(pj_lowering *l) {
   pj_type type = pj_result_type(l, 0);
   if (!pj_require(l, pj_present(l, 2), PJ_UNIMPLEMENTED,
                   "_padded_dense_to_jagged_forward needs total_L on this device: give the sum of the rows' lengths") ||
-      !pj_require(l, dense.rank > 1, PJ_INVALID_ARGUMENT, "dense must have at least 2 dimensions, not %d", dense.rank) ||
+      !pj_require(l, dense.rank > 1, PJ_INVALID_ARGUMENT, "dense needs at least 2 dimensions, not %d", dense.rank) ||
       !read_offsets(l, &offsets))
     return;
   int64_t rows = dense.dims[0], length = dense.dims[1], total = type.dims[0];
