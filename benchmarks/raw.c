@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
   char line[64];
   while (fgets(line, sizeof line, stdin)) {
     seconds each = strncmp(line, "add", 3) == 0 ? time_add(client, add) : time_item(client);
-    printf("%.12f %.12f\n", each.wall, each.cpu);
+    printf("{\"seconds\": [%.12f, %.12f], \"losses\": []}\n", each.wall, each.cpu);
     fflush(stdout);
   }
   return 0;

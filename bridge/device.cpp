@@ -128,7 +128,9 @@ pj_runtime *runtime() {
   return runtime_if_started();
 }
 
-pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line, told}; }
+bool repeats() { return at::globalContext().deterministicAlgorithms(); }
+
+pj_hooks python_hooks() { return {block_begin, block_end, interrupted, source_line, told, repeats}; }
 
 DeviceIndex device_count() {
   try {
@@ -227,14 +229,29 @@ void check_rank(int64_t rank) {
 
 namespace {
 
+// profile(profile_memory=True): storages as they come (1) and go (-1).
+void tell_memory(pj_storage *storage, int64_t sign) {
+  pj_device *device = pj_storage_device(storage);
+  pj_device_memory memory;
+  pj_device_memory_info(device, &memory);
+  c10::reportMemoryUsageToProfiler(reinterpret_cast<void *>(pj_storage_token(storage)),
+                                   sign * static_cast<int64_t>(pj_storage_nbytes(storage)), memory.bytes.current,
+                                   memory.bytes.current,
+                                   Device(DeviceType::PrivateUse1, static_cast<DeviceIndex>(pj_device_index(device))));
+}
+
 void release_storage(void *context) {
+  auto *storage = static_cast<pj_storage *>(context);
   // In a forked child the plugin's threads are gone: its objects may not even be freed.
-  if (!g_bad_fork.load(std::memory_order_relaxed)) pj_storage_release(static_cast<pj_storage *>(context));
+  if (g_bad_fork.load(std::memory_order_relaxed)) return;
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) tell_memory(storage, -1);
+  pj_storage_release(storage);
 }
 
 }  // namespace
 
 c10::DataPtr data_ptr(pj_storage *storage, DeviceIndex device) {
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) tell_memory(storage, 1);
   return {reinterpret_cast<void *>(pj_storage_token(storage)), storage, release_storage,
           Device(DeviceType::PrivateUse1, device)};
 }
@@ -453,7 +470,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeDevice(DeviceIndex device) const override { check(pj_device_synchronize(device_at(device), true)); }
   void recordDataPtrOnStream(const c10::DataPtr &, const Stream &) const override {}
 
-  void record(void **event, const Stream &stream, DeviceIndex, c10::EventFlag flag) const override {
+  void record(void **event, const Stream &stream, DeviceIndex device, c10::EventFlag flag) const override {
+    TORCH_CHECK(device < 0 || device == stream.device_index(), "Event device index ", static_cast<int>(device),
+                " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".");
     if (!*event) *event = new Event;
     auto *at = static_cast<Event *>(*event);
     at->device = device_at(stream.device_index());
@@ -480,6 +499,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void *from, void *to, DeviceIndex) const override {
     auto *a = static_cast<Event *>(from), *b = static_cast<Event *>(to);
     TORCH_CHECK(a && b, "both events must be recorded before the time between them can be told");
+    TORCH_CHECK(a->device == b->device, "the events were recorded on two devices: there is no time between them");
     return std::chrono::duration<double, std::milli>(b->time - a->time).count();
   }
   void destroyEvent(void *event, DeviceIndex) const noexcept override { delete static_cast<Event *>(event); }

@@ -149,12 +149,21 @@ void keep_channels_last(Run &run, pj_tensor_spec *result) {
   }
 }
 
+// The loss of one sample, which is no batch, is a number on CPU and CUDA; the meta kernels of torch 2.13 make it a vector.
+void keep_number(Run &run, pj_tensor_spec *result) {
+  bool all = run.op.name == "aten::multilabel_margin_loss_forward";
+  if (!all && run.op.name != "aten::multi_margin_loss") return;
+  if (run.argument(0).toTensor().dim() <= 1 && (all || run.argument(1).toTensor().dim() == 0)) result->rank = 0;
+}
+
 // What the results are: of a written argument its own type, so that the value needs no conversion to be stored.
 std::vector<pj_tensor_spec> result_specs(Run &run, const Stack &results, const std::vector<IValue> &meta_arguments) {
   std::vector<pj_tensor_spec> specs;
   if (!run.mutates) {
     for (const IValue &result : results) add_specs(result, &specs);
+    if (specs.empty()) return specs;
     if (run.op.name == "aten::convolution") keep_channels_last(run, &specs[0]);
+    keep_number(run, &specs[0]);
     return specs;
   }
   const auto &returns = run.op.handle.schema().returns();

@@ -2,6 +2,7 @@
 #include "kernel.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_nested_tensor_size_native.h>
 #include <torch/library.h>
 
 #include <set>
@@ -236,20 +237,21 @@ class Fallback final : public c10::OperatorKernel {
   }
 };
 
-// Layouts and tensor kinds that the device does not have, or has for few ops only (torch_pjrt/_sparse.py). PyTorch's own sentence lists every backend there is.
+// Layouts and tensor kinds that the device does not have, or has for few ops only (torch_pjrt/_sparse.py). PyTorch's own
+// sentence lists every backend there is.
+#define TORCH_PJRT_WAY_OUT " tensors. Keep them on the CPU, or make them dense before they go to the device"
 constexpr std::pair<c10::DispatchKey, const char *> kAbsent[] = {
-    {c10::DispatchKey::SparsePrivateUse1, "kernel of it for sparse"},
-    {c10::DispatchKey::SparseCsrPrivateUse1, "compressed sparse"},
-    {c10::DispatchKey::QuantizedPrivateUse1, "quantized"},
-    {c10::DispatchKey::NestedTensorPrivateUse1, "strided nested"},
+    {c10::DispatchKey::SparsePrivateUse1, "kernel of it for sparse" TORCH_PJRT_WAY_OUT},
+    {c10::DispatchKey::SparseCsrPrivateUse1, "compressed sparse" TORCH_PJRT_WAY_OUT},
+    {c10::DispatchKey::QuantizedPrivateUse1, "quantized" TORCH_PJRT_WAY_OUT},
+    {c10::DispatchKey::NestedTensorPrivateUse1, "strided nested tensors. Make them with layout=torch.jagged"},
 };
 
 class Absent final : public c10::OperatorKernel {
  public:
   explicit Absent(const char *kind) : kind_(kind) {}
   void operator()(const c10::OperatorHandle &handle, c10::DispatchKeySet, Stack *) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, handle.operator_name(), ": the tpu device has no ", kind_,
-                                " tensors. Keep them on the CPU, or make them dense before they go to the device");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, handle.operator_name(), ": the tpu device has no ", kind_);
   }
 
  private:
@@ -266,6 +268,9 @@ bool wants_kernel(const c10::OperatorHandle &handle) {
   if (mutation) return mutation->kind != Mutation::kMetadata && mutation->kind != Mutation::kNone;
   return !schema.is_mutable();
 }
+
+// Autograd asks this where an exception would end the process.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) { m.impl("_nested_tensor_size", at::native::_nested_tensor_size); }
 
 }  // namespace
 

@@ -212,7 +212,8 @@ void Writer::write(const Argument &argument, const IValue &value) {
     }
     case Kind::kDtype: pj_call_dtype(call_, to_pj(value.toScalarType())); break;
     case Kind::kLayout:
-      TORCH_CHECK_NOT_IMPLEMENTED(value.toLayout() == c10::Layout::Strided, op_.name,
+      // torch.where makes a tensor of a number by the options of a jagged one; it is a dense one on the CPU, too.
+      TORCH_CHECK_NOT_IMPLEMENTED(value.toLayout() == c10::Layout::Strided || op_.name == "aten::scalar_tensor", op_.name,
                                   ": the tpu device has only strided tensors, not ", value.toLayout());
       pj_call_none(call_);
       break;

@@ -1,8 +1,8 @@
 """All tests run in each eager mode, but for those that say what happens in one: tools/test.py runs them once a mode
 (TORCH_PJRT_EAGER)."""
-import os
+from torch_pjrt import _env
 
-MODE = os.environ.get("TORCH_PJRT_EAGER", "strict")
+MODE = _env.get("TORCH_PJRT_EAGER")
 
 
 def pytest_configure(config):

@@ -36,6 +36,15 @@ static int lstm_types(const pj_signature *s, pj_type *out) {
   return 3;
 }
 
+// (w, norms). PyTorch's meta kernel, a decomposition, takes the norm of a vector over all its elements; the CPU's takes
+// none of them together. Norms of bfloat16 are float32.
+static int weight_norm_types(const pj_signature *s, pj_type *out) {
+  out[0] = pj_argument_type(s, 0);
+  out[1] = pj_argument_type(s, 1);
+  if (out[1].dtype == PJ_BF16) out[1].dtype = PJ_F32;
+  return 2;
+}
+
 // PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
 static int grouped_mm_types(const pj_signature *s, pj_type *out) {
   pj_type a = pj_argument_type(s, 0), b = pj_argument_type(s, 1);
@@ -124,15 +133,6 @@ int pj_ctc_types(const pj_signature *s, pj_type *out) {
   return 2;
 }
 
-// total_L rows of the last dimensions; the lowering tells when it is absent
-static int padded_to_jagged_types(const pj_signature *s, pj_type *out) {
-  pj_type dense = pj_argument_type(s, 0);
-  out[0] = (pj_type){.dtype = dense.dtype, .rank = dense.rank > 1 ? dense.rank - 1 : 1};
-  out[0].dims[0] = pj_argument_present(s, 2) ? s->arguments[2].integer : 0;
-  for (int d = 2; d < dense.rank; ++d) out[0].dims[d - 1] = dense.dims[d];
-  return 1;
-}
-
 #define TYPED(name, types) {name, NULL, name, 0, types}
 static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::histogram.bin_ct", histogram_types),
@@ -145,9 +145,9 @@ static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::multilabel_margin_loss_backward", like_argument_1),
     TYPED("aten::_ctc_loss_backward", like_argument_1),
     TYPED("aten::_ctc_loss_backward.Tensor", like_argument_1),
-    TYPED("aten::_padded_dense_to_jagged_forward", padded_to_jagged_types),
     TYPED("aten::_grouped_mm", grouped_mm_types),
     TYPED("aten::_thnn_fused_lstm_cell", lstm_types),
+    TYPED("aten::_weight_norm_interface", weight_norm_types),
     TYPED("aten::geqrf", geqrf_types),
 };
 

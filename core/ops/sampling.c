@@ -242,6 +242,9 @@ static void propose_binomial(hlo *h, const proposal *p, const hlo_value *paramet
 static void lower_binomial(pj_lowering *l) {
   hlo *h = l->h;
   pj_type type = pj_result_type(l, 0);
+  if (!pj_require(l, pj_dtype_is_float(type.dtype), PJ_INVALID_ARGUMENT,
+                  "binomial only supports floating-point dtypes for count, got: %s", pj_dtype_name(type.dtype)))
+    return;
   hlo_value n = hlo_broadcast_to(h, pj_as(l, 0, PJ_F32), type.rank, type.dims);
   hlo_value given = hlo_broadcast_to(h, pj_as(l, 1, PJ_F32), type.rank, type.dims);
   hlo_value flipped = hlo_gt(h, given, K(given, 0.5));

@@ -6,9 +6,9 @@
 #define FAMILIES(X) \
   X(pointwise) X(activation) X(compare) X(reduction) X(statistics) X(scan) X(matmul) X(grouped_matmul) X(attention) \
   X(convolution) X(pooling) X(norm) X(softmax) X(loss) X(shape) X(factory) X(index) X(scatter) X(sort) X(search) \
-  X(random) X(sampling) X(foreach) X(optimizer) X(recurrent) X(linalg) X(lu) X(orthogonal) X(svd) X(fft) X(resample) \
-  X(dynamic) X(special) X(bessel) X(polynomial) X(builtin) X(subview) X(padding) X(patches) X(distance) X(embedding) \
-  X(adaptive) X(grid_sampler) X(histogram) X(ctc_loss) X(segment) X(jagged) \
+  X(random) X(sampling) X(reparameterize) X(foreach) X(optimizer) X(recurrent) X(linalg) X(lu) X(orthogonal) X(svd) \
+  X(fft) X(resample) X(dynamic) X(special) X(bessel) X(airy) X(polynomial) X(builtin) X(subview) X(padding) \
+  X(patches) X(distance) X(embedding) X(adaptive) X(grid_sampler) X(histogram) X(ctc_loss) X(segment) X(jagged) \
   X(least_squares)
 
 #define DECLARE(family) extern const pj_lowering_entry family##_lowerings[];

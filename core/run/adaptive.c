@@ -4,7 +4,11 @@
 //
 // Fused ops may round otherwise than the same ops one by one, so when the program takes over must not depend on how long
 // a compile takes: it is always the same time that the region comes, and then it is waited for. Equal runs give equal
-// numbers.
+// numbers. Where equal calls must give equal bits too, no region becomes a program.
+//
+// What comes again soon is a loop's body, and worth a program at once; what comes again late may be a function that is called
+// now and then. And the same ops over ever new shapes, as a loop makes whose lengths grow, are not worth a program a shape,
+// though each shape comes again when the loop does: the more shapes they came in, the more often one of them has to come.
 #include <stdlib.h>
 
 #include "run/internal.h"
@@ -69,11 +73,16 @@ pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last
 
 // ---- in the background --------------------------------------------------------------------------------------------------
 
-// Times that a region comes until its program is compiled, and until it runs.
-enum { COMPILED_AT = 3, USED_AT = 6 };
+// A region that comes gives it a weight. With enough of it its program is compiled; the next time it runs.
+enum { SOON = 64 /* regions */, WEIGHT_SOON = 3, WEIGHT = 1, ENOUGH = WEIGHT + WEIGHT_SOON };
+
+static uint32_t enough(uint32_t shapes) { return ENOUGH + WEIGHT_SOON * (shapes - 1); }
 
 typedef struct pj_sighting {
-  int times;
+  uint64_t last;         // device->seen when it came last; 0: never
+  uint32_t weight;
+  uint32_t *shapes;      // that its ops came in
+  bool submitted;        // to the background compiler
   bool refused;          // it could not be compiled, and goes on op by op
   pj_program *program;   // once it is compiled
 } pj_sighting;
@@ -194,20 +203,52 @@ static bool is_compiling(const pj_device *device, const void *context) {
   return !sighting->program && !sighting->refused;
 }
 
+// What is under the hash, or `size` bytes of zeros that are put there; NULL: no host memory.
+static void *find_or_add(pj_map *map, uint64_t hash, size_t size) {
+  void *value = pj_map_find(map, hash, &hash, 1);
+  if (value || !(value = calloc(1, size))) return value;
+  if (pj_map_add(map, hash, &hash, 1, value)) return value;
+  free(value);
+  return NULL;
+}
+
+// The region's ops in their order and how they are wired, whatever the shapes.
+static uint64_t hash_of_ops(pj_device *device, const pj_region *region) {
+  uint32_t words = region->queued_count + region->ref_count;
+  pj_reserve(&device->scratch, 0, words, &device->scratch_capacity, sizeof *device->scratch);
+  uint64_t *word = device->scratch;
+  for (uint32_t q = 0; q < region->queued_count; ++q) *word++ = region->queued[q].plan->op->id;
+  for (uint32_t r = 0; r < region->ref_count; ++r) *word++ = region->refs[r];
+  return pj_hash_words(device->scratch, words);
+}
+
+// Most regions of a program that never repeats itself are met once: only their hash is kept.
+static pj_sighting *see(pj_device *device, const pj_region *region, uint64_t hash) {
+  pj_sighting *sighting = find_or_add(&device->sightings, hash, sizeof *sighting);
+  if (!sighting) return NULL;
+  if (!sighting->shapes) {
+    sighting->shapes = find_or_add(&device->shapes, hash_of_ops(device, region), sizeof *sighting->shapes);
+    if (!sighting->shapes) return NULL;
+    ++*sighting->shapes;
+  }
+  ++device->seen;
+  sighting->weight += sighting->last && device->seen - sighting->last <= SOON ? WEIGHT_SOON : WEIGHT;
+  sighting->last = device->seen;
+  return sighting;
+}
+
 pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_outside *outside, uint64_t hash,
                            pj_program **out_program) {
-  // Most regions of a program that never repeats itself are met once: only their hash is kept.
-  pj_sighting *sighting = pj_map_find(&device->sightings, hash, &hash, 1);
-  if (!sighting) {
-    sighting = calloc(1, sizeof *sighting);
-    if (!sighting || !pj_map_add(&device->sightings, hash, &hash, 1, sighting)) {
-      free(sighting);
-      return NULL;
-    }
+  const pj_hooks *hooks = &device->runtime->hooks;
+  if (hooks->repeats && hooks->repeats()) return NULL;
+  pj_sighting *sighting = see(device, region, hash);
+  if (!sighting || sighting->refused) return NULL;
+  if (!sighting->submitted) {
+    if (sighting->weight < enough(*sighting->shapes)) return NULL;
+    sighting->submitted = true;
+    sighting->refused = !submit(device, region, outside, hash, sighting);
+    return NULL;
   }
-  if (sighting->times < USED_AT) ++sighting->times;
-  if (sighting->times == COMPILED_AT) sighting->refused = !submit(device, region, outside, hash, sighting);
-  if (sighting->times < USED_AT || sighting->refused) return NULL;
   PJ_TRY(pj_device_wait_while(device, is_compiling, sighting, "a program that compiles in the background"));
   *out_program = sighting->program;
   return NULL;

@@ -324,11 +324,23 @@ void pj_device_cut_quietly(pj_device *device, const char *why) {
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
+// Why the region is to run now that another op was queued; NULL: it may wait.
+static const char *why_now(const pj_device *device) {
+  const pj_region *region = device->region;
+  int length = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed);
+  if (length == 1) return "eager is strict";
+  if (region->calls >= (uint32_t)length) return "the queue is full";
+  bool at_once = region->checks_indices && atomic_load(&device->runtime->index_mode) == PJ_INDEX_STRICT;
+  return at_once ? "indices are checked at once" : NULL;
+}
+
 static pj_status end_op(pj_device *device) {
   if (runs_here(device)) return NULL;  // runs with the next op
   pj_region *region = device->region;
   pj_status status = NULL;
-  if (++region->calls >= (uint32_t)atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed)) {
+  ++region->calls;
+  const char *why = why_now(device);
+  if (why) {
     region->due = true;
     uint64_t id = region->id;
     status = pj_device_wait_until_idle(device);
@@ -336,8 +348,7 @@ static pj_status end_op(pj_device *device) {
       region->due = false;
       pthread_cond_broadcast(&device->idle);
     } else if (!status && device->region->id == id) {  // else a reader on another thread ran it
-      bool strict = atomic_load_explicit(&device->runtime->queue_length, memory_order_relaxed) == 1;
-      status = pj_device_cut(device, strict ? "eager is strict" : "the queue is full");
+      status = pj_device_cut(device, why);
     }
   }
   pj_status failure = pj_device_take_failure(device);

@@ -107,6 +107,7 @@ static void device_destroy(pj_device *device) {
   pj_map_clear(&device->plans, pj_plan_destroy);
   pj_map_clear(&device->starts, free);
   pj_map_clear(&device->sightings, free);
+  pj_map_clear(&device->shapes, free);
   free(device->scratch);
   pthread_mutex_destroy(&device->lock);
   pthread_cond_destroy(&device->idle);

@@ -78,7 +78,7 @@ VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_WORKERS", whole(0), 2, "Compile workers; 0: compile in this process."),
     Variable("TORCH_PJRT_COMPILE_TIMEOUT_MS", whole(0), 0, "Longest compile in milliseconds; 0: the core's default."),
     Variable("TORCH_PJRT_WORKER_BYTES", whole(0), 0, "Memory limit of one compile worker in bytes; 0: none."),
-    Variable("TORCH_PJRT_EAGER", choice(*EAGER_MODES), "strict", "Whether every op runs at its call, or several as one "
+    Variable("TORCH_PJRT_EAGER", choice(*EAGER_MODES), "adaptive", "Whether every op runs at its call, or several as one "
              "program (torch.tpu.set_eager_mode)."),
     Variable("TORCH_PJRT_BLOCKING", flag, False, "The mode blocking, whatever TORCH_PJRT_EAGER says: every call returns when "
              "its op is computed, and tells what failed."),

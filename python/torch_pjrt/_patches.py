@@ -141,6 +141,44 @@ def _flex_attention() -> None:
     after_import("torch.nn.attention.flex_attention", change)
 
 
+def _jagged_attention() -> None:
+    """Attention of jagged tensors chooses among CUDA's kernels, and pads for them, or makes strided nested tensors, which
+    the device has not. It has attention of sequences one after the other, of any width."""
+
+    def change(module) -> None:
+        original, pad = module._select_sdp_backend, module._pad_last_dim
+
+        @functools.wraps(original)
+        def select(query, *args, **kwargs):
+            tpu = query.device.type == "tpu"
+            return module.SDPBackend.FLASH_ATTENTION if tpu else original(query, *args, **kwargs)
+
+        @functools.wraps(pad)
+        def pad_last_dim(tensor, *args, **kwargs):
+            return tensor if tensor.device.type == "tpu" else pad(tensor, *args, **kwargs)
+
+        module._select_sdp_backend, module._pad_last_dim = select, pad_last_dim
+
+    after_import("torch.nested._internal.sdpa", change)
+
+
+def _data_parallel() -> None:
+    """nn.DataParallel splits a batch by functions that only PyTorch's CUDA build has. On one device it is its module."""
+    original = torch.nn.DataParallel.__init__
+
+    @functools.wraps(original)
+    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+        if torch.accelerator.current_accelerator().type != "tpu":
+            return original(self, module, device_ids, output_device, dim)
+        if len(device_ids or range(_C.device_count())) > 1:
+            raise NotImplementedError("nn.DataParallel does not split a batch over tpu devices: run one process a device "
+                                      "with nn.parallel.DistributedDataParallel, or give device_ids=[0]")
+        torch.nn.Module.__init__(self)
+        self.module, self.device_ids = module, []
+
+    torch.nn.DataParallel.__init__ = __init__
+
+
 _meta = torch.library.Library("aten", "IMPL", "Meta")  # its end would take the kernels away
 
 
@@ -159,6 +197,46 @@ def _fused_gru_cell() -> None:
     _meta.impl("_thnn_fused_gru_cell_backward", cell_backward)
 
 
+def _padded_to_jagged() -> None:
+    """torch 2.13 has the meta kernel of its reverse only."""
+
+    def from_padded(dense, offsets, total_L=None):
+        if total_L is None:
+            raise RuntimeError("_padded_dense_to_jagged_forward on the tpu device needs total_L, the number of rows")
+        return dense.new_empty(total_L, *dense.shape[2:])
+
+    _meta.impl("_padded_dense_to_jagged_forward", from_padded)
+
+
+def _determinism() -> None:
+    """PyTorch's meta kernels take a tensor for one of CUDA's, and refuse for its kernels of median, mode and histc where
+    torch.use_deterministic_algorithms asks for deterministic ones. Programs of the device are."""
+    original = torch._prims_common.alert_not_deterministic
+
+    @functools.wraps(original)
+    def alert_not_deterministic(caller: str) -> None:
+        if "cuda" not in caller.lower() or torch.cuda.is_available():
+            original(caller)
+
+    torch._prims_common.alert_not_deterministic = alert_not_deterministic
+
+
+def _samplers() -> None:
+    """torch 2.13 has no meta kernels of these. Where one is missing, torch.compile runs the op itself to see what comes out,
+    which moves the generator on."""
+
+    def like_first(x, *_):
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    def broadcast(x, *others):
+        shapes = [other.shape for other in others if isinstance(other, torch.Tensor)]
+        return x.new_empty(torch.broadcast_shapes(x.shape, *shapes))
+
+    _meta.impl("_sample_dirichlet", like_first)
+    for name in ("binomial", "_standard_gamma_grad", "_dirichlet_grad"):
+        _meta.impl(name, broadcast)
+
+
 def apply() -> None:
     _set_float32_matmul_precision()
     _autocast_dtype()
@@ -167,7 +245,12 @@ def apply() -> None:
     _print()
     _after_optimizer_step()
     _fused_gru_cell()
+    _samplers()
+    _padded_to_jagged()
+    _determinism()
     _flex_attention()
+    _jagged_attention()
+    _data_parallel()
     _safetensors.apply()
     _sparse.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

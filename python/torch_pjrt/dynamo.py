@@ -32,7 +32,16 @@ def _change_inductor(module: ModuleType) -> None:
             return backend(model_, example_inputs_)
         return original(model_, example_inputs_, *args, **kwargs)
 
-    module.compile_fx = compile_fx
+    ahead = module.compile_fx_aot
+
+    @functools.wraps(ahead)
+    def compile_fx_aot(model_, example_inputs_, *args, **kwargs):
+        if _uses_device(model_, example_inputs_):
+            raise NotImplementedError("AOTInductor has no compiler for the tpu device: keep the exported program "
+                                      "(torch.export.save), and compile it where it runs, with torch.compile")
+        return ahead(model_, example_inputs_, *args, **kwargs)
+
+    module.compile_fx, module.compile_fx_aot = compile_fx, compile_fx_aot
 
 
 def _change_interface(module: ModuleType) -> None:

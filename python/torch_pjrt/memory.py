@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_pjrt import _C
+from torch_pjrt import _C, _chips
 from torch_pjrt._index import DeviceLike, index_of
 
 
@@ -57,6 +57,9 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Nothing is kept: memory goes back to the plugin when its last tensor goes."""
+
+
+empty_host_cache = empty_cache
 
 
 def ipc_collect() -> None:
@@ -117,6 +120,15 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     for name, key in rows:
         lines.append(f"{name:>20}" + "".join(f"{stats.get(f'{key}.all.{kind}', 0):>20,}" for kind in kinds))
     return "\n".join(lines)
+
+
+def list_gpu_processes(device: DeviceLike = None) -> str:
+    """Who has the files of the machine's chips open, a line each; which chip is which device, only libtpu knows. The name is
+    torch.cuda's."""
+    index_of(device)
+    holders, refused = _chips.holders()
+    lines = [f"process {pid} ({command}) has {file} open" for pid, command, file in holders] or ["no processes are running"]
+    return "\n".join(lines + ([f"{refused} processes of other users could not be asked"] if refused else []))
 
 
 # ---- pinned host memory ----------------------------------------------------------------------------------------------

@@ -10,13 +10,23 @@ from torch_pjrt import _C
 from torch_pjrt._index import DeviceLike, index_of
 
 
+_priorities: dict[tuple[int, int], int] = {}  # by device and stream, where it is not 0
+
+
 class Stream(torch.Stream):
     """A stream of the device. The priority is kept, and changes nothing."""
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs):
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
-        return super().__new__(cls, torch.device("tpu", index_of(device)), priority=priority)
+        made = super().__new__(cls, torch.device("tpu", index_of(device)), priority=priority)
+        if priority:
+            _priorities[made.device_index, made.stream_id] = priority
+        return made
+
+    @property
+    def priority(self) -> int:
+        return _priorities.get((self.device_index, self.stream_id), 0)
 
     def __repr__(self) -> str:
         return f"<torch.tpu.Stream device={self.device} id={self.stream_id}>"
@@ -34,7 +44,9 @@ class Event(metaclass=_EventType):
     time is exact: PJRT does not tell when work was done."""
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
-        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        if interprocess:
+            raise NotImplementedError("a tpu event cannot be shared between processes: PJRT's events belong to one process")
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking)
 
 
 def _named(stream: torch.Stream) -> Stream:
@@ -56,6 +68,11 @@ def set_stream(stream: torch.Stream | None) -> None:
     """Makes `stream` the current one of its device, and that device the current one. None: does nothing."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
+
+
+def is_current_stream_capturing() -> bool:
+    """False: there are no graphs to capture; torch.compile and set_eager_mode("fused") make one program of many ops."""
+    return False
 
 
 class StreamContext:

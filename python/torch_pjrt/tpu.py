@@ -1,4 +1,5 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
+import contextlib
 import re
 import sys
 import types
@@ -7,13 +8,13 @@ from typing import Any
 import torch
 from torch import Generator, OutOfMemoryError  # noqa: F401
 
-from torch_pjrt import _C, _env, _plugin, logs, memory, random, streams
+from torch_pjrt import _C, _env, _plugin, amp, logs, memory, random, streams
 from torch_pjrt._index import DeviceLike, index_of
 from torch_pjrt.memory import *  # noqa: F403
 from torch_pjrt.random import *  # noqa: F403
 from torch_pjrt.streams import *  # noqa: F403
 
-for _part in (memory, random, streams):
+for _part in (amp, memory, random, streams):
     sys.modules["torch.tpu." + _part.__name__.rpartition(".")[2]] = _part
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -37,10 +38,26 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+# What torch.cuda has and this device has not, and what to do instead.
+_ABSENT = {
+    ("CUDAGraph", "graph", "graphs", "graph_pool_handle", "make_graphed_callables"):
+        "there are no graphs to capture; torch.compile and torch.tpu.set_eager_mode(\"fused\") make one program of many ops",
+    ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate"):
+        "PJRT does not tell it; torch.tpu.memory_stats() and torch.profiler tell what it does",
+    ("MemPool", "use_mem_pool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable",
+     "change_current_allocator", "get_allocator_backend"): "the plugin owns the memory, and no allocator can be chosen",
+    ("nvtx", "cudart", "nccl", "jiterator", "tunable", "current_blas_handle", "ExternalStream", "get_stream_from_external"):
+        "it is a part of CUDA",
+    ("set_sync_debug_mode", "get_sync_debug_mode"):
+        "torch.tpu.counters()[\"host_reads\"] counts what waits, and TORCH_LOGS=tpu_cuts names it",
+}
+
+
 def __getattr__(name: str):
     if name == "_initialized":  # torch.utils.checkpoint keeps and restores random states only where this is true
         return is_initialized()
-    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+    why = next((f": {sentence}" for names, sentence in _ABSENT.items() if name in names), "")
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}{why}")
 
 
 def _is_in_bad_fork() -> bool:
@@ -159,8 +176,9 @@ def reset_counters() -> None:
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
-        op           overload name, or the names of a region's ops joined by " + "
-        shapes       sizes of the tensor arguments (of a single op; empty for a region)
+        op           overload name, or the names of a region's ops joined by " + ", or of torch.compile "graph:4[3/1]":
+                     the fifth graph, of the fourth function's first recompile (TORCH_LOGS=recompiles tells its cause)
+        shapes       sizes of the tensor arguments (of a single op or a graph; empty for a region)
         dtypes       their StableHLO dtypes ("f32", "i64", ...)
         line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
         reason       why no program was there, against the last one of the same op:
@@ -215,10 +233,12 @@ class set_fallback:
 class set_eager_mode:
     """How ops run that follow each other.
 
-        "strict"    every op runs at its call (the default)
+        "strict"    every op runs at its call
         "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
-        "adaptive"  the same, but ops that are met for the first time run one by one; when they come for the third time
-                    their program is compiled in the background, and it runs from the sixth time on
+        "adaptive"  (the default) the same, but ops that are met for the first time run one by one; when they come again soon,
+                    as a loop's do, their program is compiled in the background, and it runs from the third time on. What
+                    comes now and then, or in many shapes, waits longer. torch.use_deterministic_algorithms(True) keeps
+                    all one by one
         "blocking"  every op runs at its call, which returns when it is computed, and tells at once what failed, indices
                     out of range too: to find out where
 
@@ -238,6 +258,26 @@ class set_eager_mode:
     def __exit__(self, *_):
         _C.set_eager(*self.before)
         return False
+
+
+class one_program(contextlib.ContextDecorator):
+    """All ops inside become one program, however many they are: round a whole training step (forward, backward, optimizer),
+    as a context manager or as the decorator of a function.
+
+    It is compiled when it is met for the first time, which for a large model takes minutes. What waits for the device cuts
+    it: a value that is read, an op whose result's shape depends on values. The end of an optimizer step does too, so that
+    each step is the same program.
+    """
+
+    def __init__(self) -> None:
+        self.modes: list[set_eager_mode] = []  # it may be entered again inside
+
+    def __enter__(self):
+        self.modes.append(set_eager_mode("fused", length=2**31 - 1))
+        return self
+
+    def __exit__(self, *exception):
+        return self.modes.pop().__exit__(*exception)
 
 
 def get_eager_mode() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from child import run
+from test_selection import compile_library
 
 WORK = """
 x = torch.arange(8.0).to("tpu")
@@ -131,3 +132,32 @@ def test_without_a_directory_nothing_is_kept(tmp_path):
         compiles, loads = counts(run(WORK, TORCH_PJRT_CACHE_DIR="", HOME=str(tmp_path)))
         assert compiles >= 3 and loads == 0
     assert not list(tmp_path.iterdir())
+
+
+CPU_INFO = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+FILE *fopen(const char *path, const char *mode) {
+  FILE *(*open)(const char *, const char *) = (FILE *(*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen");
+  return open(strcmp(path, "/proc/cpuinfo") ? path : getenv("CPU_INFO"), mode);
+}
+"""
+
+
+@pytest.mark.eager("strict")
+def test_a_program_is_not_taken_from_the_cache_on_a_cpu_of_other_features(tmp_path):
+    library, folder, text = tmp_path / "cpuinfo.so", tmp_path / "cache", Path("/proc/cpuinfo").read_text()
+    (tmp_path / "cpuinfo.c").write_text(CPU_INFO)
+    compile_library(library, tmp_path / "cpuinfo.c")
+
+    def start(cpu_info: str) -> tuple[int, int]:
+        (tmp_path / "info").write_text(cpu_info)
+        return counts(run(WORK, TORCH_PJRT_CACHE_DIR=str(folder), LD_PRELOAD=str(library), CPU_INFO=str(tmp_path / "info")))
+
+    compiles, loads = start(text)
+    assert compiles and not loads
+    assert start(text.replace("cpu MHz\t\t: ", "cpu MHz\t\t: 1")) == (0, compiles)  # changes from moment to moment
+    assert start(text.replace(" sse2 ", " ")) == (compiles, 0)

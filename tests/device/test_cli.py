@@ -13,7 +13,7 @@ import torch_pjrt
 from child import ROOT, run
 from test_cache import WORK, counts, entries
 from test_selection import compile_library
-from torch_pjrt import _beside, _chips, _compat, _selection
+from torch_pjrt import _beside, _chips, _compat, _env, _selection
 from torch_pjrt.cli import doctor, main
 
 HOME = Path(torch_pjrt.__file__).parents[1]
@@ -59,9 +59,14 @@ def test_doctor_tells_versions_plugin_devices_cache_compiler_mode_and_accommodat
     assert len(device["devices"]) == 2
     compiler = device["compiler"]
     assert compiler["worker"] and compiler["compiles"] >= 1 and not compiler["worker_failures"]
-    assert device["mode"]["eager"] == os.environ.get("TORCH_PJRT_EAGER", "strict")
+    assert device["mode"]["eager"] == _env.get("TORCH_PJRT_EAGER")
     assert set(device["accommodations"]) == set(_compat.in_force) and "accelerate's get_max_memory" in _compat.in_force
     assert found["cache"]["writable"] and not found["cache"]["exists"] and not (tmp_path / "cache").exists()
+
+
+def test_doctor_shows_the_shared_cache(report, tmp_path):
+    _, found = report("doctor", TORCH_PJRT_CACHE_DIR="", TORCH_PJRT_SHARED_CACHE=str(tmp_path))
+    assert found["shared_cache"] == {"directory": str(tmp_path), "exists": True} and not found["faults"]
 
 
 def test_doctor_says_loudly_that_a_plugin_comes_from_the_environment():
@@ -79,6 +84,8 @@ ABORTS = "#include <stdlib.h>\nvoid *GetPjrtApi(void) { abort(); }"
     ({"TORCH_PJRT_PLUGIN": "{folder}/text.so"}, "not a shared library", "TORCH_PJRT_PLUGIN"),
     ({"TORCH_PJRT_PLUGIN": "{folder}/aborts.so"}, "ended with status -6", "TORCH_PJRT_PLUGIN"),
     ({"TORCH_PJRT_CACHE_DIR": "{folder}/open"}, "writable by others", "TORCH_PJRT_CACHE_DIR"),
+    ({"TORCH_PJRT_SHARED_CACHE": "{folder}/open"}, "nobody else can write", "chmod go-w"),
+    ({"TORCH_PJRT_SHARED_CACHE": "{folder}/absent"}, "no directory", "unset the variable"),
     ({"TORCH_PJRT_QUEUE": "many"}, "TORCH_PJRT_QUEUE", "unset it"),
     ({"TORCH_PJRT_DRIVER": "torch_xla"}, "torch_xla is not installed", "unset TORCH_PJRT_DRIVER"),
 ])

@@ -25,7 +25,7 @@ def blocks(page: Path) -> list[str]:
     return ["\n" * text.count("\n", 0, match.start("code")) + match["code"] for match in found]
 
 
-@pytest.mark.eager("strict")
+@pytest.mark.eager("adaptive")  # the default
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_in_its_order(page, tmp_path):
     """In a folder of its own, with errors where an op falls back."""

@@ -229,3 +229,23 @@ def test_rows_after_the_last_sequence_get_zeros_and_what_is_not_there_is_told():
     assert (logsumexp[:, 4:] == -torch.inf).all()
     with pytest.raises(RuntimeError, match="no seqused_k, alibi_slopes, block_table"):
         varlen_attn(*[x.to("tpu")] * 3, bounds, bounds, 4, 4, seqused_k=bounds[1:])
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_margin_losses_of_one_sample_are_numbers(reduction):
+    def program(d):
+        x = torch.tensor([0.1, -0.4, 0.8], device=d, requires_grad=True)
+        one = F.multi_margin_loss(x, torch.tensor(1, device=d), reduction=reduction)
+        several = F.multilabel_margin_loss(x, torch.tensor([2, 0, -1], device=d), reduction=reduction)
+        batch = F.multi_margin_loss(x, torch.tensor([1], device=d), reduction=reduction)
+        (one + several + batch.sum()).backward()
+        return one, several, batch, x.grad
+
+    like_cpu(program, **ROUNDING)
+
+
+def test_the_weight_norm_of_a_vector_is_that_of_each_element():
+    def program(d):
+        return torch._weight_norm_interface(torch.tensor([3.0, -4.0], device=d), torch.tensor([2.0, 5.0], device=d), 0)
+
+    like_cpu(program, **ROUNDING)

@@ -110,7 +110,8 @@ def test_deterministic_algorithms_run_and_new_memory_holds_nan_or_the_largest_nu
         image = torch.ones(1, 1, 3, 3, device=d, requires_grad=True)
         F.interpolate(image, scale_factor=2, mode="bilinear").sum().backward()
         bag = F.embedding_bag(index[None], torch.ones(3, 2, device=d))
-        return x, x.cumsum(0), torch.bincount(index), image.grad, bag
+        refused_on_cuda = x.median(0), x.nanmedian(0), x.mode(0), torch.histc(x, 4)
+        return x, x.cumsum(0), torch.bincount(index), image.grad, bag, refused_on_cuda
 
     like_cpu(program, **ROUNDING)
 

@@ -120,3 +120,28 @@ def test_streams_and_events_of_two_devices_wait_for_each_other():
     torch.accelerator.set_stream(other)
     assert torch.accelerator.current_device_index() == 1
     """, TORCH_PJRT_CPU_DEVICES="2")
+
+
+def test_an_event_is_recorded_and_timed_on_one_device():
+    run("""
+    import pytest
+    a, b = (torch.tpu.Event(enable_timing=True) for _ in range(2))
+    a.record(torch.tpu.Stream(0))
+    b.record(torch.tpu.Stream(1))
+    with pytest.raises(RuntimeError, match="two devices"):
+        a.elapsed_time(b)
+    with pytest.raises(RuntimeError, match="Event device index 0 does not match recording stream's device index 1"):
+        a.record(torch.tpu.Stream(1))
+    """, TORCH_PJRT_CPU_DEVICES="2")
+
+
+def test_an_event_is_not_shared_between_processes():
+    with pytest.raises(NotImplementedError, match="cannot be shared between processes"):
+        torch.tpu.Event(interprocess=True)
+
+
+def test_a_stream_keeps_its_priority_and_nothing_is_captured():
+    kept, plain = torch.tpu.Stream(priority=-1), torch.tpu.Stream()
+    with torch.tpu.stream(kept):
+        assert torch.tpu.current_stream().priority == kept.priority == -1
+    assert plain.priority == 0 and not torch.tpu.is_current_stream_capturing()

@@ -1,6 +1,7 @@
 """Random overloads: the generator's numbers, their distributions, and what they depend on."""
 import math
 
+import mpmath
 import pytest
 import torch
 from harness import run
@@ -192,3 +193,62 @@ def test_parameters_that_no_sample_fits_do_not_hang():
     for name in ("poisson", "_standard_gamma"):
         assert draw(name, bad).shape == (3,)
     assert draw("binomial", bad, torch.full((3,), 0.5), results=[bad]).shape == (3,)
+
+
+def gradient(name, *args, dtype=torch.float64):
+    args = [x.to(dtype) for x in args]
+    return run("aten::" + name, *args, results=[torch.broadcast_tensors(*args)[0]])[0]
+
+
+@pytest.mark.parametrize("dtype, rtol", [(torch.float64, 1e-6), (torch.float32, 1e-5)])  # of the finite difference
+def test_a_gamma_sample_grows_with_its_shape_as_its_distribution_function_says(dtype, rtol):
+    a = torch.tensor([1e-3, 0.1, 1.0, 5.0, 300.0], dtype=torch.float64).unsqueeze(1)
+    x = torch.tensor([1e-10, 0.1, 0.9, 1.5, 4.7, 11.0, 300.0, 340.0], dtype=torch.float64)
+    step, density = a * 1e-5, torch.exp((a - 1) * x.log() - x - torch.lgamma(a))
+    upper = torch.special.gammaincc(a + step, x) - torch.special.gammaincc(a - step, x)
+    lower = torch.special.gammainc(a - step, x) - torch.special.gammainc(a + step, x)
+    wanted = torch.where(x > a, upper, lower) / (2 * step) / density
+    told = (x < 4 * a + 20) & (x > a / 4) | (a < 1)  # beyond, the density is too small for the difference
+    torch.testing.assert_close(gradient("_standard_gamma_grad", a, x, dtype=dtype)[told], wanted.to(dtype)[told], rtol=rtol,
+                               atol=0)
+
+
+def test_a_gamma_sample_of_a_large_shape_moves_with_it():
+    a = torch.tensor([1e4, 9e4, 2e5, 1e6, 1e12], dtype=torch.float64)
+    torch.testing.assert_close(gradient("_standard_gamma_grad", a, a), 1 + 1 / (6 * a), rtol=1e-9, atol=0)
+    # Cornish and Fisher's expansion of the quantile; both sides of where the formula changes
+    z, a = torch.tensor([-3.0, 0.5, 3.0]).double(), torch.tensor([[9.9e4], [1.01e5]]).double()
+    x = a + z * a.sqrt() + (z**2 - 1) / 3 + (z**3 - 7 * z) / 36 / a.sqrt()
+    wanted = 1 + z / 2 / a.sqrt() - (z**3 - 7 * z) / 72 / a**1.5
+    torch.testing.assert_close(gradient("_standard_gamma_grad", a, x), wanted, rtol=1e-7, atol=0)
+
+
+def test_a_beta_sample_grows_with_its_parameter_as_the_closed_forms_say():
+    a = torch.tensor([1e-2, 0.5, 1.0, 7.0, 1e3], dtype=torch.float64).unsqueeze(1)
+    x = torch.tensor([1e-8, 0.01, 0.3, 0.9, 0.9999], dtype=torch.float64)
+    torch.testing.assert_close(gradient("_dirichlet_grad", x, a, a + 1), -x * x.log() / a / (1 - x))  # F = x^a
+
+
+@pytest.mark.parametrize("a, b, x", [(0.3, 0.4, 0.5), (2.0, 3.0, 0.7), (60.0, 0.4, 0.99), (0.3, 90.0, 0.001),
+                                     (0.3, 90.0, 0.99), (60.0, 90.0, 0.35), (1000.0, 2000.0, 0.33)])
+def test_a_beta_sample_grows_with_its_parameter_as_its_distribution_function_says(a, b, x):
+    with mpmath.workdps(300):  # PyTorch's kernel is itself off by 1e-3, and by more in the tails
+        step, a_, b_, x_ = mpmath.mpf(a) * mpmath.mpf(10)**-12, mpmath.mpf(a), mpmath.mpf(b), mpmath.mpf(x)
+        below, above = (mpmath.betainc(s, b_, 0, x_, regularized=True) for s in (a_ - step, a_ + step))
+        density = x_**(a_ - 1) * (1 - x_)**(b_ - 1) / mpmath.beta(a_, b_)
+        wanted = torch.tensor([float((below - above) / (2 * step) / density / (1 - x_))], dtype=torch.float64)
+    arguments = (torch.tensor([v], dtype=torch.float64) for v in (x, a, a + b))
+    torch.testing.assert_close(gradient("_dirichlet_grad", *arguments), wanted, rtol=1e-9, atol=0)
+
+
+def test_gradients_at_the_ends_of_a_range_and_outside_of_it_end():
+    bad = torch.tensor([float("nan"), float("inf"), -1.0, 0.0])
+    assert gradient("_standard_gamma_grad", bad.unsqueeze(1), bad).shape == (4, 4)
+    assert gradient("_standard_gamma_grad", torch.ones(1), torch.zeros(1)) == 0
+    ends = gradient("_dirichlet_grad", torch.tensor([0.0, 1.0]), torch.ones(2), 2 * torch.ones(2))
+    torch.testing.assert_close(ends, torch.tensor([0.0, 1.0], dtype=torch.float64))
+
+
+def test_counts_of_integers_are_refused():
+    with pytest.raises(RuntimeError, match="floating-point dtypes for count"):
+        draw("binomial", torch.ones(3, dtype=torch.int64), torch.ones(3), results=[torch.ones(3, dtype=torch.int64)])

@@ -51,3 +51,26 @@ def test_bad_segments_are_refused():
         run("aten::segment_reduce", data, "sum", results=like)
     with pytest.raises(RuntimeError, match="last dimension of lengths"):
         run("aten::segment_reduce", torch.ones(2, 4), "sum", lengths=lengths, axis=1, results=like)
+
+
+@pytest.mark.parametrize("width", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16])
+def test_jagged_rows_are_padded_and_come_back(width, dtype):
+    offsets = torch.tensor([0, 3, 3, 7, 8])  # one is empty
+    x = torch.arange(8 * 4).reshape(8, 4)[:, :max(torch.Size(width).numel(), 1)].reshape(8, *width).to(dtype)
+    for longest in (4, 6, 2):  # what is longer is cut
+        compare("aten::_jagged_to_padded_dense_forward", x, [offsets], [longest], 9.0)
+    (padded,) = run("aten::_jagged_to_padded_dense_forward", x, [offsets], [5])
+    if width:
+        compare("aten::_padded_dense_to_jagged_forward", padded, [offsets], 8, meta=False)
+    assert torch.equal(run("aten::_padded_dense_to_jagged_forward", padded, [offsets], 8, results=[x])[0], x)
+    assert run("aten::_padded_dense_to_jagged_forward", padded, [offsets * 0], 0, results=[x[:0]])[0].numel() == 0
+
+
+def test_a_jagged_sequence_that_is_longer_than_its_padded_one_is_told():
+    with pytest.raises(IndexError, match="out of range"):
+        run("aten::_padded_dense_to_jagged_forward", torch.ones(2, 2, 1), [torch.tensor([0, 3, 4])], 4,
+            results=[torch.ones(4, 1)])
+    with pytest.raises(RuntimeError, match="only one dimension of a tensor can be jagged"):
+        run("aten::_jagged_to_padded_dense_forward", torch.ones(4, 1), [torch.tensor([0, 4])] * 2, [4, 4],
+            results=[torch.ones(1, 4, 4, 1)])

@@ -37,15 +37,17 @@ typedef struct pj_hooks {
   void (*source_line)(char *out_text, size_t size);
   // Something of a kind that pj_trace_tell has asked for happened; on any thread.
   void (*told)(const pj_span *span);
+  // Whether equal calls must give equal bits, so that adaptive eager may not begin to fuse what it ran op by op before.
+  bool (*repeats)(void);
 } pj_hooks;
 
 // How ops run that follow each other.
 typedef enum pj_eager {
   PJ_EAGER_STRICT,    // each at its call
   PJ_EAGER_FUSED,     // several as one program, which is compiled when they are met for the first time
-  PJ_EAGER_ADAPTIVE,  // the same, but they run one by one at first; when they come for the third time their program is
-                      // compiled in the background, and it takes over from the sixth time on (always then, so that equal
-                      // runs give equal numbers)
+  PJ_EAGER_ADAPTIVE,  // the same, but they run one by one at first; when they come again soon (or for the fourth time; later if
+                      // they come in many shapes), their program is compiled in the background, and it takes over the
+                      // next time (always then, so that equal runs give equal numbers)
   PJ_EAGER_BLOCKING,  // each at its call, which returns when it is computed and tells what failed
 } pj_eager;
 

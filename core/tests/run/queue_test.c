@@ -127,29 +127,85 @@ static void a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_pr
   run_chain(x);  // two kinds of add, and mul
   pj_counters c = counters_of(runtime);
   CHECK(c.compiles == 3 && c.executions == 3 && c.queue_cuts == 1);
-  run_chain(x);
-  pj_runtime_wait_for_compiles(runtime);
-  CHECK(counters_of(runtime).compiles == 3);
   fake->delay(COMPILE, 100);
-  for (int i = 3; i < 6; ++i) run_chain(x);
-  CHECK(counters_of(runtime).executions == 15);
+  run_chain(x);
+  CHECK(counters_of(runtime).executions == 6);
   run_chain(x);  // waits for the program
   fake->delay(COMPILE, 0);
   c = counters_of(runtime);
-  CHECK(c.compiles == 4 && c.executions == 16);
+  CHECK(c.compiles == 4 && c.executions == 7);
   run_chain(x);
   c = counters_of(runtime);
-  CHECK(c.compiles == 4 && c.executions == 17);
+  CHECK(c.compiles == 4 && c.executions == 8);
   pj_storage_release(x);
+  tear_down();
+}
+
+// Two ops over `count` ones.
+static void run_pair(int64_t count) {
+  pj_storage *x = from_host(device, ones, count), *y = add(x, x, count), *z = add(y, x, count);
+  CHECK_OK(pj_device_synchronize(device, true));
+  pj_storage_release(x);
+  pj_storage_release(y);
+  pj_storage_release(z);
+}
+
+static void ops_that_come_in_many_shapes_wait_longer_for_a_program(void) {
+  enum { SHAPES = 3 };
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
+  run_pair(COUNT);  // a first shape is not one of many yet
+  run_pair(COUNT);
+  for (int time = 0; time < 2 + SHAPES; ++time)
+    for (int64_t count = 1; count <= SHAPES; ++count) run_pair(count);
+  pj_runtime_wait_for_compiles(runtime);
+  pj_counters before = counters_of(runtime);
+  CHECK(before.executions == 2 * (2 + (2 + SHAPES) * SHAPES));
+  for (int64_t count = 1; count <= SHAPES; ++count) run_pair(count);
+  pj_counters after = counters_of(runtime);
+  CHECK(after.compiles == before.compiles && after.executions - before.executions == SHAPES);
+  tear_down();
+}
+
+static void ops_that_come_again_late_wait_longer_for_a_program(void) {
+  enum { BETWEEN = 70 };
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
+  pj_storage *x = from_host(device, ones, COUNT);
+  for (int time = 0; time < 4; ++time) {
+    run_chain(x);
+    for (int64_t count = 1; count <= BETWEEN; ++count) run_pair(count);
+  }
+  pj_runtime_wait_for_compiles(runtime);
+  pj_counters before = counters_of(runtime);
+  CHECK(before.executions == 4 * (3 + 2 * BETWEEN));
+  run_chain(x);
+  CHECK(counters_of(runtime).executions == before.executions + 1);
+  pj_storage_release(x);
+  tear_down();
+}
+
+static bool equal_calls_give_equal_bits;
+static bool repeats(void) { return equal_calls_give_equal_bits; }
+
+static void nothing_is_fused_later_where_equal_calls_must_give_equal_bits(void) {
+  pj_runtime_options options = {
+      .plugin_path = FAKE_PLUGIN, .eager = PJ_EAGER_ADAPTIVE, .queue_length = 64, .hooks = {.repeats = repeats}};
+  CHECK_OK(pj_runtime_create(&options, &runtime));
+  device = pj_runtime_device(runtime, 0);
+  equal_calls_give_equal_bits = true;
+  for (int time = 0; time < 8; ++time) run_pair(COUNT);
+  CHECK(counters_of(runtime).executions == 16);
+  equal_calls_give_equal_bits = false;
+  for (int time = 0; time < 3; ++time) run_pair(COUNT);
+  CHECK(counters_of(runtime).executions == 21);
   tear_down();
 }
 
 static void a_region_that_cannot_be_compiled_goes_on_op_by_op(void) {
   set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT);
-  for (int i = 1; i < 3; ++i) run_chain(x);
+  run_chain(x);
   fake->fail(COMPILE, PJ_INTERNAL, "no registers left", 1);
-  for (int i = 3; i <= 8; ++i) run_chain(x);
+  for (int i = 2; i <= 8; ++i) run_chain(x);
   pj_runtime_wait_for_compiles(runtime);
   pj_counters c = counters_of(runtime);
   CHECK(c.compiles == 3 && c.executions == 24);
@@ -248,7 +304,7 @@ static void what_is_interrupted_op_by_op_goes_on_where_it_was(void) {
 static void what_compiles_in_the_background_is_given_up_when_the_runtime_goes(void) {
   set_up_mode(PJ_EAGER_ADAPTIVE, 64);
   pj_storage *x = from_host(device, ones, COUNT);
-  for (int i = 1; i < 3; ++i) run_chain(x);
+  run_chain(x);
   fake->delay(COMPILE, 50);
   run_chain(x);
   pj_storage_release(x);
@@ -774,6 +830,9 @@ int main(void) {
   RUN(views_that_differ_in_their_start_share_a_program_from_the_fifth_on);
   RUN(a_call_gets_its_starts_back);
   RUN(a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_program);
+  RUN(ops_that_come_in_many_shapes_wait_longer_for_a_program);
+  RUN(ops_that_come_again_late_wait_longer_for_a_program);
+  RUN(nothing_is_fused_later_where_equal_calls_must_give_equal_bits);
   RUN(a_region_that_cannot_be_compiled_goes_on_op_by_op);
   RUN(an_op_that_fails_in_a_region_run_op_by_op_leaves_what_was_done_and_gives_back_the_rest);
   RUN(what_does_not_fit_as_a_whole_runs_op_by_op);

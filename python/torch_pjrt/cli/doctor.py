@@ -104,6 +104,23 @@ def _chip_files(report: Report) -> None:
                        "them)")
 
 
+def _shared_cache(report: Report) -> None:
+    if not (place := os.path.expanduser(_env.get("TORCH_PJRT_SHARED_CACHE"))):
+        return
+    found = report.found["shared_cache"] = {"directory": place, "exists": os.path.isdir(place)}
+    if not found["exists"]:
+        report.say("shared", f"{place}: no such directory")
+        report.fault(f"TORCH_PJRT_SHARED_CACHE names {place}, which is no directory", "make it, or unset the variable")
+        return
+    owner, mode = os.stat(place).st_uid, os.stat(place).st_mode
+    if owner not in (0, os.geteuid()) or mode & 0o022 or os.path.islink(place):
+        report.say("shared", f"{place}: refused")
+        report.fault(f"the shared cache {place} is not used: it must be a directory of root's or yours that nobody else can "
+                     "write, and no link", f"chown root {place}, chmod go-w {place}, and name the directory itself")
+        return
+    report.say("shared", f"{place}: only read; its entries are taken where they are root's or yours")
+
+
 def _cache(report: Report) -> None:
     try:
         found = cache.survey()
@@ -175,6 +192,7 @@ def run(options) -> tuple[dict[str, Any], list[str], int]:
         ours, chosen = _driver(report), _plugin(report)
         _chip_files(report)
         _cache(report)
+        _shared_cache(report)
         if ours and chosen:
             _device(report)
     for fault in report.faults:
