@@ -237,11 +237,12 @@ class Fallback final : public c10::OperatorKernel {
   }
 };
 
-// Layouts and tensor kinds that the device does not have. PyTorch's own sentence lists every backend there is.
+// Layouts and tensor kinds that the device does not have, or has for few ops only (torch_pjrt/_sparse.py). PyTorch's own
+// sentence lists every backend there is.
 #define TORCH_PJRT_WAY_OUT " tensors. Keep them on the CPU, or make them dense before they go to the device"
 constexpr std::pair<c10::DispatchKey, const char *> kAbsent[] = {
-    {c10::DispatchKey::SparsePrivateUse1, "sparse" TORCH_PJRT_WAY_OUT},
-    {c10::DispatchKey::SparseCsrPrivateUse1, "sparse" TORCH_PJRT_WAY_OUT},
+    {c10::DispatchKey::SparsePrivateUse1, "kernel of it for sparse" TORCH_PJRT_WAY_OUT},
+    {c10::DispatchKey::SparseCsrPrivateUse1, "compressed sparse" TORCH_PJRT_WAY_OUT},
     {c10::DispatchKey::QuantizedPrivateUse1, "quantized" TORCH_PJRT_WAY_OUT},
     {c10::DispatchKey::NestedTensorPrivateUse1, "strided nested tensors. Make them with layout=torch.jagged"},
 };

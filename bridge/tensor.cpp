@@ -8,6 +8,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_embedding_bag_backward_native.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/all.h>
@@ -445,6 +446,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", record_stream);
   m.impl("_local_scalar_dense", local_scalar_dense);
   m.impl("equal", equal);
+  m.impl("_embedding_bag_backward", at::native::_embedding_bag_backward_symint);  // chooses the sparse or the dense one
 }
 
 // The math-bit fallbacks would clone, which copies, which comes back here for ever. These kernels honour the bits.

@@ -3,6 +3,8 @@
     python -m conformance run [--device tpu] [--op PATTERN] [--dtype D] [--kind K] [--budget 5m|30m|full] --out FILE
     python -m conformance report FILE... [--compare]
     python -m conformance upstream --src DIR --out FILE
+    python -m conformance models [--types A,B] [--split dev|held|all] [--device tpu] --out FILE
+    python -m conformance recipes [--types A,B] [--split dev|held|all]
 
 Exit status: 0 when all that is not native or decomposed stands in conformance/open_faults.tsv, 1 when something does
 not, 2 when the question is wrong.
@@ -14,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from conformance import catalogue, pool, report, results, upstream
+from conformance.models import command as models
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -118,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
     p.set_defaults(call=run)
     report.add_arguments(commands)
     upstream.add_arguments(commands)
+    models.add_arguments(commands)
     return top
 
 

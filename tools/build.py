@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
 BUILD_TOOLS = ["scikit-build-core==1.1.2", "cmake==4.4.5", "ninja==1.13.2"]
-EXTRAS = "cpu,tpu,test,bench"
+EXTRAS = "cpu,tpu,test,hf,bench"
 # What the wheel is made of; a change in any of these files makes a new one.
 SOURCES = ["CMakeLists.txt", "pyproject.toml", "core", "bridge", "python"]
 

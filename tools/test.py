@@ -3,7 +3,8 @@
     python tools/test.py [--only PART[,PART]] [--jobs N]
 
 Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, and the Python tests in each eager mode:
-strict (all), fused and adaptive (device and models); conformance (a slice of the cases of conformance/); counts.
+strict (all but huggingface), fused and adaptive (device and models); huggingface (the libraries on top of PyTorch, in
+the default mode); conformance (a slice of the cases of conformance/); counts.
 """
 import argparse
 import os
@@ -111,7 +112,7 @@ def python_tests(jobs, *selection, **variables):
 
 
 def strict(jobs):
-    return python_tests(jobs, "tests", TORCH_PJRT_EAGER="strict")
+    return python_tests(jobs, "tests", "--ignore", "tests/huggingface", TORCH_PJRT_EAGER="strict")
 
 
 def fused(jobs):
@@ -121,6 +122,11 @@ def fused(jobs):
 
 def adaptive(jobs):
     return python_tests(jobs, "tests/device", "tests/models", TORCH_PJRT_EAGER="adaptive")
+
+
+def huggingface(jobs):
+    """A second thread for each of many tiny CPU ops would only wait, most of all where the machine is shared."""
+    return python_tests(jobs, "tests/huggingface", OMP_NUM_THREADS="1")
 
 
 def conformance(jobs):
@@ -134,7 +140,7 @@ def counts(jobs):
 
 
 PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive,
-         "conformance": conformance, "counts": counts}
+         "huggingface": huggingface, "conformance": conformance, "counts": counts}
 
 
 def main():
@@ -151,7 +157,7 @@ def main():
         results.append((name, good, (time.monotonic() - begin) / 60))
     print()
     for name, good, minutes in results:
-        print(f"{name:<10} {'passed' if good else 'FAILED'} {minutes:6.1f} min")
+        print(f"{name:<11} {'passed' if good else 'FAILED'} {minutes:6.1f} min")
     return not all(good for _, good, _ in results)
 
 

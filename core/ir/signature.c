@@ -1,7 +1,8 @@
 #include "ir/signature.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/text.h"
 
 // The most of anything that one call can have; words may come from outside, and counts in them are believed only below this.
 enum { MOST_ITEMS = 1 << 20 };
@@ -302,44 +303,18 @@ void pj_signature_destroy(pj_signature *signature) {
   free(signature);
 }
 
-typedef struct text_writer {
-  char *at;
-  size_t left;
-} text_writer;
-
-__attribute__((format(printf, 2, 3))) static void put(text_writer *w, const char *format, ...) {
-  if (w->left <= 1) return;
-  va_list args;
-  va_start(args, format);
-  int written = vsnprintf(w->at, w->left, format, args);
-  va_end(args);
-  size_t used = written < 0 ? 0 : (size_t)written < w->left ? (size_t)written : w->left - 1;
-  w->at += used;
-  w->left -= used;
-}
-
-static void put_operand(text_writer *w, const pj_operand *o) {
-  if (o->is_number) {
-    put(w, "number");
-    return;
-  }
-  put(w, "%s[", pj_dtype_name(o->view.dtype));
-  for (int i = 0; i < o->view.rank; ++i) put(w, i ? ",%lld" : "%lld", (long long)o->view.sizes[i]);
-  put(w, "]");
-}
-
 void pj_signature_text(const pj_signature *s, char *out_text, size_t size) {
-  if (!size) return;
-  text_writer w = {out_text, size};
-  *out_text = 0;
-  put(&w, "%s(", s->name);
+  pj_text text = pj_text_begin(out_text, size);
+  pj_text_add(&text, "%s(", s->name);
   for (uint32_t i = 0; i < s->operand_count; ++i) {
-    if (i) put(&w, ", ");
+    if (i) pj_text_add(&text, ", ");
     if (i == 8 && s->operand_count > 9) {
-      put(&w, "... %u more", s->operand_count - i);
+      pj_text_add(&text, "... %u more", s->operand_count - i);
       break;
     }
-    put_operand(&w, &s->operands[i]);
+    const pj_operand *o = &s->operands[i];
+    if (o->is_number) pj_text_add(&text, "number");
+    else pj_text_add_type(&text, o->view.dtype, o->view.rank, o->view.sizes);
   }
-  put(&w, ")");
+  pj_text_add(&text, ")");
 }

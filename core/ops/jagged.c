@@ -35,7 +35,11 @@ static void lower_to_padded(pj_lowering *l) {
 static void lower_from_padded(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value dense = pj_tensor(l, 0), offsets;
-  if (!offsets_of(l, 1, &offsets)) return;
+  if (!pj_require(l, dense.rank > 1, PJ_INVALID_ARGUMENT, "dense needs at least 2 dimensions, not %d", dense.rank) ||
+      !offsets_of(l, 1, &offsets) ||
+      !pj_require(l, offsets.dims[0] == dense.dims[0] + 1, PJ_INVALID_ARGUMENT, "dense has %lld rows, and offsets cut %lld",
+                  (long long)dense.dims[0], (long long)offsets.dims[0] - 1))
+    return;
   pj_type type = pj_result_type(l, 0);
   int64_t total = type.dims[0], batch = dense.dims[0], longest = dense.dims[1];
   if (pj_type_elements(&type) == 0) return pj_return(l, 0, hlo_full(h, type.dtype, type.rank, type.dims, 0));

@@ -272,6 +272,41 @@ static void batch_norm_backward(pj_lowering *l, bool training) {
 
 static void lower_batch_norm_backward(pj_lowering *l) { batch_norm_backward(l, pj_bool(l, 7)); }
 
+// ---- weight norm ----------------------------------------------------------------------------------------------------
+
+static pj_axes all_but(int dim, int rank) {
+  pj_axes axes = {.count = 0};
+  for (int d = 0; d < rank; ++d)
+    if (d != dim) axes.dims[axes.count++] = d;
+  return axes;
+}
+
+// aten::_weight_norm_interface(v, g, dim): (v * g / norm, norm), the norm of v over all dimensions but `dim`
+static void lower_weight_norm(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value v = wide(l, 0);
+  pj_axes axes = all_but(pj_dim(l, 2, v.rank), v.rank);
+  hlo_value norm = pj_vector_norm(h, v, 2, &axes);
+  hlo_value g = hlo_reshape(h, wide(l, 1), norm.rank, norm.dims);
+  pj_return(l, 0, hlo_mul(h, v, pj_spread(h, hlo_div(h, g, norm), v, &axes)));
+  pj_return_reshaped(l, 1, norm);
+}
+
+// aten::_weight_norm_interface_backward(grad_w, saved_v, saved_g, saved_norms, dim):
+// (g / norm * (grad - v * s / norm^2), s / norm) with s = sum(grad * v)
+static void lower_weight_norm_backward(pj_lowering *l) {
+  hlo *h = l->h;
+  hlo_value grad = wide(l, 0), v = wide(l, 1);
+  pj_axes axes = all_but(pj_dim(l, 4, v.rank), v.rank);
+  hlo_value sum = pj_reduce(h, HLO_ADD, hlo_mul(h, grad, v), &axes);
+  hlo_value g = hlo_reshape(h, wide(l, 2), sum.rank, sum.dims);
+  hlo_value norm = hlo_convert(h, hlo_reshape(h, pj_tensor(l, 3), sum.rank, sum.dims), sum.dtype);
+  hlo_value along = pj_spread(h, hlo_div(h, sum, hlo_mul(h, norm, norm)), v, &axes);
+  hlo_value scale = pj_spread(h, hlo_div(h, g, norm), v, &axes);
+  pj_return(l, 0, hlo_mul(h, scale, hlo_sub(h, grad, hlo_mul(h, v, along))));
+  pj_return_reshaped(l, 1, hlo_div(h, sum, norm));
+}
+
 PJ_LOWERINGS(norm_lowerings) = {
     {"aten::native_layer_norm", lower_layer_norm},
     {"aten::native_layer_norm_backward", lower_layer_norm_backward},
@@ -288,5 +323,7 @@ PJ_LOWERINGS(norm_lowerings) = {
     {"aten::_batch_norm_with_update_functional", lower_batch_norm_with_update},
     {"aten::native_batch_norm_backward", lower_batch_norm_backward},
     {"aten::batch_norm_backward", lower_batch_norm_backward},
+    {.name = "aten::_weight_norm_interface", .lower = lower_weight_norm, .flags = PJ_OP_DYNAMIC},
+    {"aten::_weight_norm_interface_backward", lower_weight_norm_backward},
     {0},
 };

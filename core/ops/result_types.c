@@ -36,6 +36,15 @@ static int lstm_types(const pj_signature *s, pj_type *out) {
   return 3;
 }
 
+// (w, norms). PyTorch's meta kernel, a decomposition, takes the norm of a vector over all its elements; the CPU's takes
+// none of them together. Norms of bfloat16 are float32.
+static int weight_norm_types(const pj_signature *s, pj_type *out) {
+  out[0] = pj_argument_type(s, 0);
+  out[1] = pj_argument_type(s, 1);
+  if (out[1].dtype == PJ_BF16) out[1].dtype = PJ_F32;
+  return 2;
+}
+
 // PyTorch has a meta kernel for it, but one that takes bfloat16 only. A wrong rank is told by the lowering.
 static int grouped_mm_types(const pj_signature *s, pj_type *out) {
   pj_type a = pj_argument_type(s, 0), b = pj_argument_type(s, 1);
@@ -138,6 +147,7 @@ static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::_ctc_loss_backward.Tensor", like_argument_1),
     TYPED("aten::_grouped_mm", grouped_mm_types),
     TYPED("aten::_thnn_fused_lstm_cell", lstm_types),
+    TYPED("aten::_weight_norm_interface", weight_norm_types),
     TYPED("aten::geqrf", geqrf_types),
 };
 

@@ -6,8 +6,9 @@
 // a compile takes: it is always the same time that the region comes, and then it is waited for. Equal runs give equal
 // numbers. Where equal calls must give equal bits too, no region becomes a program.
 //
-// The same ops over ever new shapes, as a loop makes whose lengths grow, are not worth a program a shape, though each shape
-// may come again when the loop does: the more shapes they came in, the more often one of them has to come.
+// What comes again soon is a loop's body, and worth a program at once; what comes again late may be a function that is called
+// now and then. And the same ops over ever new shapes, as a loop makes whose lengths grow, are not worth a program a shape,
+// though each shape comes again when the loop does: the more shapes they came in, the more often one of them has to come.
 #include <stdlib.h>
 
 #include "run/internal.h"
@@ -72,13 +73,14 @@ pj_status pj_run_each(pj_device *device, pj_region *region, const uint32_t *last
 
 // ---- in the background --------------------------------------------------------------------------------------------------
 
-// Times that a region comes until its program is compiled; the next time it runs.
-enum { COMPILED_AT = 2, SHAPES_A_TIME = 4 };
+// A region that comes gives it a weight. With enough of it its program is compiled; the next time it runs.
+enum { SOON = 64 /* regions */, WEIGHT_SOON = 3, WEIGHT = 1, ENOUGH = WEIGHT + WEIGHT_SOON };
 
-static uint32_t times_until_compiled(uint32_t shapes) { return COMPILED_AT + shapes / SHAPES_A_TIME; }
+static uint32_t enough(uint32_t shapes) { return ENOUGH + WEIGHT_SOON * (shapes - 1); }
 
 typedef struct pj_sighting {
-  uint32_t times;
+  uint64_t last;         // device->seen when it came last; 0: never
+  uint32_t weight;
   uint32_t *shapes;      // that its ops came in
   bool submitted;        // to the background compiler
   bool refused;          // it could not be compiled, and goes on op by op
@@ -210,11 +212,14 @@ static void *find_or_add(pj_map *map, uint64_t hash, size_t size) {
   return NULL;
 }
 
-// The region's ops in their order, whatever the shapes.
+// The region's ops in their order and how they are wired, whatever the shapes.
 static uint64_t hash_of_ops(pj_device *device, const pj_region *region) {
-  pj_reserve(&device->scratch, 0, region->queued_count, &device->scratch_capacity, sizeof *device->scratch);
-  for (uint32_t q = 0; q < region->queued_count; ++q) device->scratch[q] = region->queued[q].plan->op->id;
-  return pj_hash_words(device->scratch, region->queued_count);
+  uint32_t words = region->queued_count + region->ref_count;
+  pj_reserve(&device->scratch, 0, words, &device->scratch_capacity, sizeof *device->scratch);
+  uint64_t *word = device->scratch;
+  for (uint32_t q = 0; q < region->queued_count; ++q) *word++ = region->queued[q].plan->op->id;
+  for (uint32_t r = 0; r < region->ref_count; ++r) *word++ = region->refs[r];
+  return pj_hash_words(device->scratch, words);
 }
 
 // Most regions of a program that never repeats itself are met once: only their hash is kept.
@@ -226,7 +231,9 @@ static pj_sighting *see(pj_device *device, const pj_region *region, uint64_t has
     if (!sighting->shapes) return NULL;
     ++*sighting->shapes;
   }
-  ++sighting->times;
+  ++device->seen;
+  sighting->weight += sighting->last && device->seen - sighting->last <= SOON ? WEIGHT_SOON : WEIGHT;
+  sighting->last = device->seen;
   return sighting;
 }
 
@@ -237,7 +244,7 @@ pj_status pj_adaptive_find(pj_device *device, const pj_region *region, const pj_
   pj_sighting *sighting = see(device, region, hash);
   if (!sighting || sighting->refused) return NULL;
   if (!sighting->submitted) {
-    if (sighting->times < times_until_compiled(*sighting->shapes)) return NULL;
+    if (sighting->weight < enough(*sighting->shapes)) return NULL;
     sighting->submitted = true;
     sighting->refused = !submit(device, region, outside, hash, sighting);
     return NULL;

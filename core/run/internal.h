@@ -161,6 +161,7 @@ struct pj_device {
   uint64_t next_region;
   pj_map plans;                     // call key -> pj_plan
   pj_map sightings;                 // hash of a region's key -> pj_sighting, in adaptive eager
+  uint64_t seen;                    // regions of several ops so far, in adaptive eager
   pj_map shapes;                    // hash of a region's ops -> uint32_t: shapes they came in, in adaptive eager
   pj_map starts;                    // call key of views that move -> uint32_t: starts met so far
   pj_map programs;                  // region key -> pj_program

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "run/internal.h"
 
 pj_region *pj_region_create(pj_device *device) {
@@ -219,15 +220,31 @@ pj_status pj_region_graph(const pj_region *region, pj_graph *graph, uint32_t *ou
   return NULL;
 }
 
+// "name(f32[3,4], s64[3]) of 12 ops"
+static void graph_text(const pj_plan *plan, char *out, size_t size) {
+  enum { SHOWN = 8 };
+  const pj_graph *graph = &plan->graph;
+  pj_text text = pj_text_begin(out, size);
+  pj_text_add(&text, "%s(", plan->op->name);
+  for (uint32_t i = 0; i < graph->input_count && i < SHOWN; ++i) {
+    if (i) pj_text_add(&text, ", ");
+    pj_text_add_type(&text, graph->inputs[i].dtype, graph->inputs[i].rank, graph->inputs[i].dims);
+  }
+  if (graph->input_count > SHOWN) pj_text_add(&text, ", ... %u more", graph->input_count - SHOWN);
+  pj_text_add(&text, ") of %u ops", graph->node_count);
+}
+
 void pj_region_text(const pj_region *region, char *out, size_t size) {
-  if (region->queued_count == 1 && region->queued[0].plan->signature_count == 1) {
-    pj_signature_text(region->queued[0].plan->signatures[0], out, size);
+  const pj_plan *first = region->queued[0].plan;
+  if (region->queued_count == 1 && first->signature_count == 1) {
+    pj_signature_text(first->signatures[0], out, size);
     return;
   }
-  size_t at = 0;
-  *out = 0;
-  for (uint32_t q = 0; q < region->queued_count && at < size; ++q) {
-    int written = snprintf(out + at, size - at, q ? " + %s" : "%s", region->queued[q].plan->op->name);
-    at += written > 0 ? (size_t)written : 0;
+  if (region->queued_count == 1) {
+    graph_text(first, out, size);
+    return;
   }
+  pj_text text = pj_text_begin(out, size);
+  for (uint32_t q = 0; q < region->queued_count; ++q)
+    pj_text_add(&text, q ? " + %s" : "%s", region->queued[q].plan->op->name);
 }

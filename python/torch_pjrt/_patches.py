@@ -6,7 +6,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.dlpack import DLDeviceType
 
-from torch_pjrt import _C, _plugin, _printing, _safetensors
+from torch_pjrt import _C, _plugin, _printing, _safetensors, _sparse
 from torch_pjrt._after_import import after_import
 
 _PRECISION = {"highest": 2, "high": 1, "medium": 0}
@@ -252,4 +252,5 @@ def apply() -> None:
     _jagged_attention()
     _data_parallel()
     _safetensors.apply()
+    _sparse.apply()
     _plugin.after_start.append(lambda: _C.set_matmul_precision(matmul_precision()))

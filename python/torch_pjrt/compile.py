@@ -100,6 +100,13 @@ def _share_memory(outputs: list, inputs: list) -> list:
     return result
 
 
+def _compile_id() -> str:
+    """Dynamo's number of the function, and of its compile: "[3/1]" is the fourth function's first recompile, whose cause
+    TORCH_LOGS=recompiles tells."""
+    compile_id = torch._guards.CompileContext.current_compile_id()
+    return f"[{compile_id}]" if compile_id else ""
+
+
 class Graph:
     """A graph as a function of its inputs: tensors, ints, floats and None."""
 
@@ -110,7 +117,7 @@ class Graph:
         self.names, self.held = list(held), list(held.values())
         seeded = [node for node in module.graph.nodes if node.op == "call_function" and isinstance(
             node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags]
-        self.program = _C.Program(f"graph:{next(_numbers)}", self.trace, DRAWS_PER_OP * len(seeded))
+        self.program = _C.Program(f"graph:{next(_numbers)}{_compile_id()}", self.trace, DRAWS_PER_OP * len(seeded))
         outputs = next(node for node in module.graph.nodes if node.op == "output").args[0]
         self.output_count = len(outputs)
         values = [getattr(output, "meta", {}).get("val") for output in outputs]

@@ -1,4 +1,5 @@
 """torch.tpu: what PyTorch and the libraries on top of it ask of a device's module."""
+import contextlib
 import re
 import sys
 import types
@@ -175,8 +176,9 @@ def reset_counters() -> None:
 def explain() -> list[dict[str, Any]]:
     """Every program that was made since the start, one dict each:
 
-        op           overload name, or the names of a region's ops joined by " + "
-        shapes       sizes of the tensor arguments (of a single op; empty for a region)
+        op           overload name, or the names of a region's ops joined by " + ", or of torch.compile "graph:4[3/1]":
+                     the fifth graph, of the fourth function's first recompile (TORCH_LOGS=recompiles tells its cause)
+        shapes       sizes of the tensor arguments (of a single op or a graph; empty for a region)
         dtypes       their StableHLO dtypes ("f32", "i64", ...)
         line         "file.py:12" of the caller, relative to the working directory where the file is under it, or ""
         reason       why no program was there, against the last one of the same op:
@@ -233,9 +235,10 @@ class set_eager_mode:
 
         "strict"    every op runs at its call
         "fused"     up to `length` ops run as one program, which is compiled when they are met for the first time
-        "adaptive"  (the default) the same, but ops that are met for the first time run one by one; when they come for the
-                    second time their program is compiled in the background, and it runs from the third time on. Ops
-                    that come in many shapes wait longer. torch.use_deterministic_algorithms(True) keeps them one by one
+        "adaptive"  (the default) the same, but ops that are met for the first time run one by one; when they come again soon,
+                    as a loop's do, their program is compiled in the background, and it runs from the third time on. What
+                    comes now and then, or in many shapes, waits longer. torch.use_deterministic_algorithms(True) keeps
+                    all one by one
         "blocking"  every op runs at its call, which returns when it is computed, and tells at once what failed, indices
                     out of range too: to find out where
 
@@ -255,6 +258,26 @@ class set_eager_mode:
     def __exit__(self, *_):
         _C.set_eager(*self.before)
         return False
+
+
+class one_program(contextlib.ContextDecorator):
+    """All ops inside become one program, however many they are: round a whole training step (forward, backward, optimizer),
+    as a context manager or as the decorator of a function.
+
+    It is compiled when it is met for the first time, which for a large model takes minutes. What waits for the device cuts
+    it: a value that is read, an op whose result's shape depends on values. The end of an optimizer step does too, so that
+    each step is the same program.
+    """
+
+    def __init__(self) -> None:
+        self.modes: list[set_eager_mode] = []  # it may be entered again inside
+
+    def __enter__(self):
+        self.modes.append(set_eager_mode("fused", length=2**31 - 1))
+        return self
+
+    def __exit__(self, *exception):
+        return self.modes.pop().__exit__(*exception)
 
 
 def get_eager_mode() -> str:

@@ -228,7 +228,7 @@ def test_every_open_fault_has_a_pattern_a_result_and_a_cause():
 
 def test_every_case_of_the_committed_results_is_one_of_the_catalogue():
     known = {case.id for case in catalogue.select(catalogue.kinds(), dtypes=list(catalogue.ALL_DTYPES))}
-    files = list((ROOT / "conformance" / "results").glob("*.jsonl*"))
+    files = [f for f in (ROOT / "conformance" / "results").glob("*.jsonl*") if not f.name.startswith("models")]
     assert files
     for file in files:
         head, rows = results.read(file)

@@ -95,9 +95,7 @@ def test_a_type_that_the_device_does_not_have_is_named(make):
 
 
 @pytest.mark.parametrize("make", [
-    lambda: torch.eye(3).to_sparse().to(D), lambda: a(3, 3).to_sparse(),
-    lambda: torch.sparse_coo_tensor(a(1, 1).long() * 0, a(1), (2,)),
-    lambda: torch.empty(2, layout=torch.sparse_coo, device=D),
+    lambda: a(3, 3).to_sparse() @ a(3, 3), lambda: a(3, 3).to_sparse().sin(), lambda: torch.eye(3).to_sparse_csr().to(D)._nnz(),
     lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(D),
     lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device=D) * 2])
 def test_a_layout_that_the_device_does_not_have_is_named(make):

@@ -119,22 +119,29 @@ def test_beside_torch_xla_torch_pjrt_drives_and_the_sentence_says_what_libraries
 
 # ---- accommodations --------------------------------------------------------------------------------------------------
 
-# What Transformers 5.18 and Ray Train 2.58 ask, and what Accelerate reads.
+# What Transformers 5.18 and Ray Train 2.58 ask, and Accelerate's answer to who names no device.
 LOOK = """
-import importlib.util, os
+import importlib.util
 there = importlib.util.find_spec("torch_tpu") is not None
 if there:
     import torch_tpu._loader
     torch_tpu._loader.load()
 import accelerate.state
+device = str(accelerate.state.PartialState().default_device)
+"""
+STATE = """
+import torch
+class PartialState:
+    @property
+    def default_device(self):
+        return torch.device("cpu")
 """
 
 
 def test_libraries_find_torch_tpu_and_accelerate_takes_the_device(tmp_path):
-    package(tmp_path, "accelerate", {"state.py": ""})
-    beside(tmp_path, LOOK + "assert there and os.environ['ACCELERATE_TORCH_DEVICE'] == 'tpu' and not sentences")
-    beside(tmp_path, LOOK + "assert os.environ['ACCELERATE_TORCH_DEVICE'] == 'cpu'", ACCELERATE_TORCH_DEVICE="cpu")
-    beside(tmp_path, LOOK + "assert not there and 'ACCELERATE_TORCH_DEVICE' not in os.environ", TORCH_PJRT_COMPAT="0")
+    package(tmp_path, "accelerate", {"state.py": STATE})
+    beside(tmp_path, LOOK + "assert there and device == 'tpu' and not sentences")
+    beside(tmp_path, LOOK + "assert not there and device == 'cpu'", TORCH_PJRT_COMPAT="0")
 
 
 # ---- which plugin ----------------------------------------------------------------------------------------------------

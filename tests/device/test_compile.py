@@ -171,3 +171,14 @@ def test_an_output_and_its_bits_share_memory():
     y, bits = compiled(lambda x: (lambda y: (y, y.view(torch.int32)))(x * 2))(x)
     y.mul_(2)
     same(bits, torch.full((4,), 4.0).view(torch.int32))
+
+
+def test_a_graph_is_explained_by_its_number_its_inputs_and_the_compile_that_made_it():
+    torch._dynamo.reset()
+    double = torch.compile(lambda x: (x * 2).relu().sum(), backend="tpu", dynamic=False)
+    for rows in (83, 84):  # met nowhere else
+        double(torch.ones(rows, 4, device="tpu")).item()
+    first, again = [row for row in torch.tpu.explain() if row["op"].startswith("graph:")][-2:]
+    assert (first["shapes"], again["shapes"]) == ([(83, 4)], [(84, 4)]) and first["dtypes"] == ["f32"]
+    frame, _, recompile = first["op"].partition("[")[2].rstrip("]").partition("/")
+    assert recompile == "0" and again["op"].endswith(f"[{frame}/1]")

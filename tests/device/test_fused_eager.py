@@ -6,7 +6,9 @@ import test_optimizers
 import test_scaled_dot_product_attention
 import torch
 from compare import ROUNDING, counted, like_cpu, same
+from torch_pjrt import _env
 
+MODE = _env.get("TORCH_PJRT_EAGER")  # of this run
 PROGRAMS = [*test_aliasing.PROGRAMS, *test_autograd.PROGRAMS, *test_optimizers.PROGRAMS,
             *test_scaled_dot_product_attention.PROGRAMS]
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
@@ -75,10 +77,51 @@ def test_a_longer_queue_needs_fewer_executions():
 
         return counted(work)["executions"]
 
-    try:
+    with torch.tpu.set_eager_mode("fused"):
         assert [executions(length) for length in (4, 16, 48)] == [12, 3, 1]
-    finally:
-        torch.tpu.set_eager_mode("strict")
+
+
+def training(steps, wrap=lambda step: step):
+    """The losses of a small network's steps, and executions and compiles of the last one."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[layer for _ in range(4) for layer in (torch.nn.Linear(9, 9), torch.nn.LayerNorm(9), torch.nn.GELU())])
+    model.to("tpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    x = torch.randn(7, 9).to("tpu")
+
+    @wrap
+    def step():
+        optimizer.zero_grad()
+        loss = (model(x) - 1).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    losses = [step().item() for _ in range(steps - 1)]
+    last = counted(lambda: losses.append(step().detach()))
+    return [*losses[:-1], losses[-1].item()], last
+
+
+def test_a_whole_training_step_is_one_program():
+    losses, last = training(4, torch.tpu.one_program())
+    assert (last["executions"], last["compiles"], last["cache_loads"]) == (1, 0, 0)
+    assert torch.tpu.get_eager_mode() == MODE
+    with torch.tpu.set_eager_mode("strict"):
+        one_by_one, last = training(4)
+    assert last["executions"] > 20
+    # Fused ops round otherwise; a step's rounding goes into the next one's weights.
+    torch.testing.assert_close(losses, one_by_one, rtol=1e-5, atol=0)
+
+
+def test_a_value_that_is_read_cuts_one_program_and_the_mode_comes_back_after_an_error():
+    x = torch.ones(5, device="tpu")
+    with torch.tpu.one_program(), torch.tpu.one_program():
+        assert (x + 1).sum().item() == 10
+        y = x * 3
+    assert y.tolist() == [3] * 5
+    with pytest.raises(RuntimeError, match="broadcast"), torch.tpu.one_program():
+        x + torch.ones(4, device="tpu")
+    assert torch.tpu.get_eager_mode() == MODE
 
 
 @pytest.mark.eager("strict")

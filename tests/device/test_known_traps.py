@@ -242,3 +242,10 @@ def test_the_margin_losses_of_one_sample_are_numbers(reduction):
         return one, several, batch, x.grad
 
     like_cpu(program, **ROUNDING)
+
+
+def test_the_weight_norm_of_a_vector_is_that_of_each_element():
+    def program(d):
+        return torch._weight_norm_interface(torch.tensor([3.0, -4.0], device=d), torch.tensor([2.0, 5.0], device=d), 0)
+
+    like_cpu(program, **ROUNDING)

@@ -84,3 +84,13 @@ def test_batch_norm_with_update_gives_what_the_functional_one_gives():
     name = "aten::_batch_norm_with_update_functional"
     expected = flat_results(overload(name)(x, w, w, mean, var, 0.1, 1e-5))
     check_against(name, expected, x, w, w, mean, var, 0.1, 1e-5, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes, dim", [((4, 3, 5), 0), ((4, 3, 5), 2), ((6, 7), 1)])
+def test_weight_norm_and_its_backward_equal_the_cpus(dtype, sizes, dim):
+    v, grad = make(dtype, *sizes), make(dtype, *sizes, seed=1)
+    g = make(dtype, *(n if d == dim else 1 for d, n in enumerate(sizes)), seed=2)
+    check_norm("aten::_weight_norm_interface", v, g, dim)
+    norm = torch._weight_norm_interface(v.float(), g.float(), dim)[1].to(torch.float32 if dtype in HALVES else dtype)
+    check_norm("aten::_weight_norm_interface_backward", grad, v, g, norm, dim)

@@ -45,9 +45,9 @@ typedef struct pj_hooks {
 typedef enum pj_eager {
   PJ_EAGER_STRICT,    // each at its call
   PJ_EAGER_FUSED,     // several as one program, which is compiled when they are met for the first time
-  PJ_EAGER_ADAPTIVE,  // the same, but they run one by one at first; when they come for the second time, or later if they
-                      // come in many shapes, their program is compiled in the background, and it takes over at the next
-                      // (always then, so that equal runs give equal numbers)
+  PJ_EAGER_ADAPTIVE,  // the same, but they run one by one at first; when they come again soon (or for the fourth time; later if
+                      // they come in many shapes), their program is compiled in the background, and it takes over the
+                      // next time (always then, so that equal runs give equal numbers)
   PJ_EAGER_BLOCKING,  // each at its call, which returns when it is computed and tells what failed
 } pj_eager;
 

@@ -151,16 +151,35 @@ static void run_pair(int64_t count) {
 }
 
 static void ops_that_come_in_many_shapes_wait_longer_for_a_program(void) {
-  enum { SHAPES = 8 };
+  enum { SHAPES = 3 };
   set_up_mode(PJ_EAGER_ADAPTIVE, 64);
-  for (int time = 0; time < 4; ++time)
+  run_pair(COUNT);  // a first shape is not one of many yet
+  run_pair(COUNT);
+  for (int time = 0; time < 2 + SHAPES; ++time)
     for (int64_t count = 1; count <= SHAPES; ++count) run_pair(count);
   pj_runtime_wait_for_compiles(runtime);
   pj_counters before = counters_of(runtime);
-  CHECK(before.executions == 4 * SHAPES * 2);
+  CHECK(before.executions == 2 * (2 + (2 + SHAPES) * SHAPES));
   for (int64_t count = 1; count <= SHAPES; ++count) run_pair(count);
   pj_counters after = counters_of(runtime);
   CHECK(after.compiles == before.compiles && after.executions - before.executions == SHAPES);
+  tear_down();
+}
+
+static void ops_that_come_again_late_wait_longer_for_a_program(void) {
+  enum { BETWEEN = 70 };
+  set_up_mode(PJ_EAGER_ADAPTIVE, 64);
+  pj_storage *x = from_host(device, ones, COUNT);
+  for (int time = 0; time < 4; ++time) {
+    run_chain(x);
+    for (int64_t count = 1; count <= BETWEEN; ++count) run_pair(count);
+  }
+  pj_runtime_wait_for_compiles(runtime);
+  pj_counters before = counters_of(runtime);
+  CHECK(before.executions == 4 * (3 + 2 * BETWEEN));
+  run_chain(x);
+  CHECK(counters_of(runtime).executions == before.executions + 1);
+  pj_storage_release(x);
   tear_down();
 }
 
@@ -812,6 +831,7 @@ int main(void) {
   RUN(a_call_gets_its_starts_back);
   RUN(a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_program);
   RUN(ops_that_come_in_many_shapes_wait_longer_for_a_program);
+  RUN(ops_that_come_again_late_wait_longer_for_a_program);
   RUN(nothing_is_fused_later_where_equal_calls_must_give_equal_bits);
   RUN(a_region_that_cannot_be_compiled_goes_on_op_by_op);
   RUN(an_op_that_fails_in_a_region_run_op_by_op_leaves_what_was_done_and_gives_back_the_rest);
