@@ -57,8 +57,13 @@ pj_status pj_plugin_take_error(const pj_plugin *plugin, PJRT_Error *error) {
   static const char NO_MEMORY[] = "Out of memory allocating";
   if (known && code.code == PJ_INTERNAL && memmem(message.message, message.message_size, NO_MEMORY, strlen(NO_MEMORY)))
     code.code = PJ_RESOURCE_EXHAUSTED;
-  pj_status status = pj_error(known ? (pj_code)code.code : PJ_UNKNOWN, "%.*s", (int)message.message_size,
-                              message.message_size ? message.message : "");
+  // It also puts this before the input's error, once for each program in between.
+  static const char LATE[] = "Error dispatching computation: ";
+  const size_t late = strlen(LATE);
+  const char *text = message.message_size ? message.message : "";
+  size_t size = message.message_size;
+  for (; size >= 2 * late && !memcmp(text, LATE, late) && !memcmp(text + late, LATE, late); text += late) size -= late;
+  pj_status status = pj_error(known ? (pj_code)code.code : PJ_UNKNOWN, "%.*s", (int)size, text);
   PJRT_STRUCT(PJRT_Error_Destroy_Args, destroy, .error = error);
   api->PJRT_Error_Destroy(&destroy);
   if (nested) {

@@ -294,6 +294,16 @@ static void compile_errors_keep_code_and_words(void) {
   CHECK_FAILS(try_compile(ADD, &options, &none), PJ_UNKNOWN, "no code of ours");
 }
 
+static void an_error_that_went_through_many_programs_is_told_once(void) {
+#define LATE "Error dispatching computation: "
+  fake->fail("PJRT_Client_Compile", PJ_INTERNAL, LATE LATE LATE "Out of memory allocating 8 bytes", 1);
+  pj_executable *none;
+  pj_status status = try_compile(ADD, &(pj_compile_options){.portable = true}, &none);
+  CHECK(pj_status_code(status) == PJ_RESOURCE_EXHAUSTED);
+  CHECK(strstr(pj_status_text(status), LATE "Out of memory") && !strstr(pj_status_text(status), LATE LATE));
+  pj_status_free(status);
+}
+
 static void many_arguments_and_many_results_pass_through(void) {
   enum { COUNT = 300 };
   char *code = malloc(64 * COUNT), *at = code;
@@ -440,6 +450,7 @@ int main(void) {
   RUN(each_failing_step_of_a_compile_or_load_leaves_nothing_behind);
   RUN(a_plugin_that_does_not_tell_output_types_still_runs);
   RUN(compile_errors_keep_code_and_words);
+  RUN(an_error_that_went_through_many_programs_is_told_once);
   RUN(many_arguments_and_many_results_pass_through);
   RUN(partitions_run_in_one_launch);
   RUN(a_program_for_one_device_refuses_another);
