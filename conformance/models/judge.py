@@ -238,6 +238,9 @@ class Judge:
 
     def on_device(self) -> None:
         self.tell("to the device")
+        # One that has never run: some models keep tensors from their first call where .to() does not find them.
+        draws, self.trial = self.trial.draws, Trial(self.trial.type, self.trial.recipe)
+        self.trial.draws = draws
         self.trial.model.to(self.device)
         self.moved = _moved(self.trial.inputs, self.device)
         if self.stage("forward", self.forward):

@@ -399,7 +399,7 @@ static void lower_repeat_interleave_count(pj_lowering *l) {
 }
 
 // pj::repeat_interleave(repeats, output_size, count): index i repeats[i] times. A mark where each index begins, then
-// their running count.
+// their running count. Indices at the end that repeat no times begin one place after the last.
 static void lower_repeat_interleave(pj_lowering *l) {
   hlo *h = l->h;
   hlo_value repeats = pj_tensor(l, 0);
@@ -411,8 +411,9 @@ static void lower_repeat_interleave(pj_lowering *l) {
     return;
   }
   hlo_value begin = hlo_sub(h, hlo_scan(h, HLO_ADD, repeats, 0), repeats);
-  hlo_value marks = add_at(l, HLO_ADD, size, begin, hlo_constant_int(h, dtype, 1));
-  pj_return(l, 0, hlo_sub(h, hlo_scan(h, HLO_ADD, marks, 0), hlo_constant_int(h, dtype, 1)));
+  hlo_value marks = add_at(l, HLO_ADD, size + 1, begin, hlo_constant_int(h, dtype, 1));
+  hlo_value count = hlo_slice_dim(h, hlo_scan(h, HLO_ADD, marks, 0), 0, 0, size);
+  pj_return(l, 0, hlo_sub(h, count, hlo_constant_int(h, dtype, 1)));
 }
 
 static int repeat_interleave_types(const pj_signature *s, pj_type *out) {

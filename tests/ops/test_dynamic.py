@@ -76,6 +76,7 @@ def test_bincount():
 def test_repeat_interleave():
     compare("aten::repeat_interleave.Tensor", torch.tensor([2, 0, 3, 1]), meta=False)
     compare("aten::repeat_interleave.Tensor", torch.tensor([0, 0, 1], dtype=torch.int32), meta=False)
+    compare("aten::repeat_interleave.Tensor", torch.tensor([0, 1, 0, 0]), meta=False)
     compare("aten::repeat_interleave.Tensor", torch.tensor([2, 1]), output_size=3, meta=False)
     compare("aten::repeat_interleave.Tensor", torch.empty(0, dtype=torch.int64), meta=False)
 
