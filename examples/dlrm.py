@@ -1,8 +1,8 @@
-"""Trains a DLRM on clicks that a hidden model draws, on device "tpu", and tells how well it ranks clicks it has not seen.
+"""Trains a DLRM on clicks that a hidden model draws, on device "tpu", and tells how well it ranks unseen clicks.
 
     python examples/dlrm.py [--steps 300] [--batch 256] [--out out]
 
-DLRM (Naumov et al. 2019): bags of category embeddings and a small network over the numbers meet in pairwise dot products.
+DLRM (Naumov et al. 2019): bags of category embeddings and a small network over the numbers meet in pairwise products.
 """
 import argparse
 import sys
@@ -86,7 +86,8 @@ def run(steps: int = 300, batch: int = 256) -> dict:
     numbers, categories, clicks = Clicks(seed=99).batch(4096)
     with torch.no_grad():
         scores = model(*to("tpu", numbers, categories, clicks)[:2]).cpu()
-    return {"losses": losses, "first loss": losses[0], "mean loss of the last 20 steps": sum(losses[-20:]) / len(losses[-20:]),
+    last = losses[-20:]
+    return {"losses": losses, "first loss": losses[0], "mean loss of the last 20 steps": sum(last) / len(last),
             "largest difference of the first losses to the CPU's": max(abs(a - b) for a, b in zip(losses, expected)),
             "area under the curve, unseen clicks": area_under_curve(scores, clicks)}
 

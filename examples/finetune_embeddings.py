@@ -2,8 +2,8 @@
 
     python examples/finetune_embeddings.py [--steps 60] [--batch 16]
 
-Two sentences of one section belong together, the other sections' sentences in a batch do not (in-batch negatives). Told is
-how often the nearest of all held-out sections' sentences is the right one, before and after.
+Two sentences that follow each other belong together, the others in a batch do not (in-batch negatives). Told is how
+often the nearest of all held-out sections' sentences is the right one, before and after.
 """
 import argparse
 import re

@@ -2,7 +2,8 @@
 
     python examples/flux_step.py [--steps 400] [--out out]
 
-The data are scikit-learn's 8x8 digits; the digit's number stands where a prompt's embedding does. --steps 1 is one step.
+The data are scikit-learn's 8x8 digits; the digit's number stands where a prompt's embedding does. One step is
+--steps 1.
 """
 import argparse
 import sys
@@ -43,7 +44,8 @@ class Digits(torch.nn.Module):
         self.words = torch.nn.Embedding(10, WORD)
         self.flux = FluxTransformer2DModel(
             in_channels=PATCH * PATCH, num_layers=2, num_single_layers=2, attention_head_dim=16,
-            num_attention_heads=width // 16, joint_attention_dim=WORD, pooled_projection_dim=WORD, axes_dims_rope=(4, 6, 6))
+            num_attention_heads=width // 16, joint_attention_dim=WORD, pooled_projection_dim=WORD,
+            axes_dims_rope=(4, 6, 6))
         row, column = torch.meshgrid(*(2 * [torch.arange(float(SIDE // PATCH))]), indexing="ij")
         self.register_buffer("places", torch.stack([torch.zeros(PATCHES), row.flatten(), column.flatten()], 1))
         self.register_buffer("no_place", torch.zeros(1, 3))

@@ -2,8 +2,8 @@
 
     python examples/grpo.py [--steps 60] [--out out]
 
-The reward is a rule that anyone can check: the share of a completion's characters that are lower-case letters. The model
-begins with random weights, so the reward begins at the share of such characters among all bytes, about a tenth.
+The reward is a rule that anyone can check: the share of a completion's characters that are lower-case letters. The
+model begins with random weights, so the reward begins at the share of such characters among all bytes, about a tenth.
 """
 import argparse
 import os

@@ -2,7 +2,7 @@
 
     python examples/lora_qwen3.py [--base-steps 150] [--steps 150]
 
-The base learns the text of CPython's language reference first; the adapter then learns source code of the standard library.
+The base learns the text of CPython's language reference first, the adapter then source code of the standard library.
 Ends with status 1 when code did not become likelier, the base has changed, or the merged model says something else.
 """
 import argparse
@@ -33,10 +33,10 @@ def small_qwen3(width: int):
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
-    return Qwen3ForCausalLM(Qwen3Config(vocab_size=256, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=2,
-                                        num_attention_heads=4, num_key_value_heads=2, head_dim=width // 4,
-                                        max_position_embeddings=2 * CONTEXT, bos_token_id=None, eos_token_id=None,
-                                        pad_token_id=0))
+    return Qwen3ForCausalLM(Qwen3Config(
+        vocab_size=256, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=width // 4, max_position_embeddings=2 * CONTEXT, bos_token_id=None,
+        eos_token_id=None, pad_token_id=0))
 
 
 def batches(tokens: torch.Tensor, count: int, seed: int):
@@ -74,11 +74,13 @@ def run(base_steps: int = 150, steps: int = 150, width: int = 128) -> dict:
     train(base, english(), base_steps, 3e-3, "base: English")
     held_out = code("textwrap")
     report = {"code, before": loss_of(base, held_out)}
-    model = peft.get_peft_model(base, peft.LoraConfig(r=8, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+    model = peft.get_peft_model(base, peft.LoraConfig(r=8, lora_alpha=32, target_modules="all-linear",
+                                                      task_type="CAUSAL_LM"))
     frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     train(model, code("argparse", "inspect", "typing"), steps, 1e-2, "adapter: Python")
     report["code, with the adapter"] = loss_of(model, held_out)
-    report["trained share of the weights"] = model.get_nb_trainable_parameters()[0] / sum(p.numel() for p in model.parameters())
+    trained, every = model.get_nb_trainable_parameters()
+    report["trained share of the weights"] = trained / every
     report["the base is as it was"] = all(torch.equal(p, frozen[n]) for n, p in model.named_parameters() if n in frozen)
     report["code, merged"] = loss_of(model.merge_and_unload(), held_out)
     return report

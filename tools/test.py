@@ -3,8 +3,8 @@
     python tools/test.py [--only PART[,PART]] [--jobs N]
 
 Parts: core (the C library, on the fake plugin and on each CPU plugin), sanitize, and the Python tests in each eager mode:
-strict (all but huggingface), fused and adaptive (device and models); huggingface (the libraries on top of PyTorch, in the
-default mode); conformance (a slice of the cases of conformance/); counts.
+strict (all but huggingface), fused and adaptive (device and models); huggingface (the libraries on top of PyTorch, in
+the default mode); conformance (a slice of the cases of conformance/); counts.
 """
 import argparse
 import os
@@ -139,8 +139,8 @@ def counts(jobs):
     return run([sys.executable, "tools/loc.py", "--check"])
 
 
-PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive, "huggingface": huggingface,
-         "conformance": conformance, "counts": counts}
+PARTS = {"core": core, "sanitize": sanitize, "strict": strict, "fused": fused, "adaptive": adaptive,
+         "huggingface": huggingface, "conformance": conformance, "counts": counts}
 
 
 def main():
@@ -157,7 +157,7 @@ def main():
         results.append((name, good, (time.monotonic() - begin) / 60))
     print()
     for name, good, minutes in results:
-        print(f"{name:<10} {'passed' if good else 'FAILED'} {minutes:6.1f} min")
+        print(f"{name:<11} {'passed' if good else 'FAILED'} {minutes:6.1f} min")
     return not all(good for _, good, _ in results)
 
 

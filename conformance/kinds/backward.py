@@ -31,7 +31,7 @@ def gradients(info, sample, move) -> list:
 
 def has_free_order(info, sample) -> bool:
     """Which of several equal elements gets a gradient is free where their order is."""
-    if info.name not in POINTERS or sample.kwargs.get("stable"):
+    if info.name not in (*POINTERS, "msort") or sample.kwargs.get("stable"):
         return False
     return sample.input.unique().numel() < sample.input.numel()
 

@@ -424,7 +424,7 @@ static int repeat_interleave_types(const pj_signature *s, pj_type *out) {
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 static const pj_dynamic_op DYNAMIC_OPS[] = {
-    {"aten::nonzero", "pj::nonzero_count", "pj::nonzero", 1, nonzero_types},
+    {"aten::nonzero", "pj::nonzero_count", "pj::nonzero", 1, nonzero_types, .by_column = true},
     {"aten::masked_select", "pj::masked_select_count", "pj::masked_select", 1, masked_select_types},
     {"aten::_unique", "pj::unique_count", "pj::unique", 1, unique_types},
     {"aten::_unique2", "pj::unique_count", "pj::unique2", 1, unique2_types},

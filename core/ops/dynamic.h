@@ -18,6 +18,7 @@ typedef struct pj_dynamic_op {
   // Dtypes and sizes of the results of a value call, from its arguments; the strides are row-major. Gives how many
   // there are.
   int (*types)(const pj_signature *signature, pj_type out_types[PJ_DYNAMIC_RESULTS]);
+  bool by_column;      // the results have two dimensions, and column-major strides
 } pj_dynamic_op;
 
 // The entry of an overload, or of the value op of one; NULL for other ops.

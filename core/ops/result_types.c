@@ -133,7 +133,7 @@ int pj_ctc_types(const pj_signature *s, pj_type *out) {
   return 2;
 }
 
-#define TYPED(name, types) {name, NULL, name, 0, types}
+#define TYPED(name, types) {name, NULL, name, 0, types, false}
 static const pj_dynamic_op TYPED_OPS[] = {
     TYPED("aten::histogram.bin_ct", histogram_types),
     TYPED("aten::histogram.bins_tensor", histogram_types),

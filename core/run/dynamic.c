@@ -54,7 +54,12 @@ pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DY
   pj_type types[PJ_DYNAMIC_RESULTS];
   int count = dynamic->types(signature, types);
   pj_signature_destroy(signature);
-  for (int i = 0; i < count; ++i) out_specs[i] = pj_dense_spec(&types[i]);
+  for (int i = 0; i < count; ++i) {
+    out_specs[i] = pj_dense_spec(&types[i]);
+    if (!dynamic->by_column) continue;
+    out_specs[i].strides[0] = 1;
+    out_specs[i].strides[1] = types[i].dims[0];
+  }
   *out_count = (size_t)count;
   return NULL;
 }

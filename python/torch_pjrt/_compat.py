@@ -62,8 +62,8 @@ def _in_use() -> bool:
     return accelerator is not None and accelerator.type == "tpu" and _plugin.available()
 
 
-# Who gives a device to those who name none, from a fixed list of kinds with the CPU at its end (Accelerate 1.15, PEFT 0.21,
-# sentence-transformers 6.2). Without Accelerate's, the Trainer's model and its inputs are on two devices.
+# Who gives a device to those who name none, from a fixed list of kinds with the CPU at its end (Accelerate 1.15,
+# PEFT 0.21, sentence-transformers 6.2). Without Accelerate's, the Trainer's model and its inputs are on two devices.
 _DEFAULT_DEVICES = {
     "accelerate.state": "PartialState.default_device",
     "peft.utils.other": "infer_device",

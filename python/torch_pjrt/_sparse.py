@@ -1,7 +1,7 @@
-"""Sparse COO tensors, as the gradients of embeddings are: made, moved, combined, and added to dense tensors by an optimizer.
+"""Sparse COO tensors, as the gradients of embeddings are: made, moved, combined, and added to dense tensors.
 
-A sparse tensor is a dense tensor of indices [sparse dimensions, entries] and one of values [entries, ...]: what concerns
-only these two parts is PyTorch's own kernel, and what computes is written in ops of the parts. Other ops raise.
+A sparse tensor is a dense tensor of indices [sparse dimensions, entries] and one of values [entries, ...]: what only
+hands these two parts on is PyTorch's own kernel, and what computes is written in ops of the parts. Other ops raise.
 """
 import math
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import torch
 
 # PyTorch's kernels of the CPU's sparse tensors that read no element.
 _STRUCTURAL = (
-    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices", "values",
-    "_nnz", "sparse_dim", "dense_dim", "_dimI", "_dimV", "is_coalesced", "_coalesced_", "empty.memory_format", "clone",
-    "copy_", "copy_sparse_to_sparse_", "sparse_resize_", "sparse_resize_and_clear_", "zero_", "_to_dense",
+    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices",
+    "values", "_nnz", "sparse_dim", "dense_dim", "_dimI", "_dimV", "is_coalesced", "_coalesced_", "empty.memory_format",
+    "clone", "copy_", "copy_sparse_to_sparse_", "sparse_resize_", "sparse_resize_and_clear_", "zero_", "_to_dense",
 )
 
 
@@ -41,8 +41,8 @@ def _coalesce(x: torch.Tensor) -> torch.Tensor:
 def _add(x: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
     if x.is_sparse and other.is_sparse:
         if x.shape != other.shape or x.sparse_dim() != other.sparse_dim():
-            raise RuntimeError(f"sparse tensors of sizes {tuple(x.shape)} and {tuple(other.shape)} cannot be added: give both "
-                               "the same sizes and sparse dimensions")
+            raise RuntimeError(f"sparse tensors of sizes {tuple(x.shape)} and {tuple(other.shape)} cannot be added: "
+                               "give both the same sizes and sparse dimensions")
         return _like(x, torch.cat([x._indices(), other._indices()], 1),
                      torch.cat([x._values(), other._values() * alpha]), False)
     if x.is_sparse:
@@ -64,7 +64,7 @@ def _add_(x: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.Te
 def _sparse_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The elements of a dense tensor where the mask has entries."""
     if x.is_sparse:
-        raise NotImplementedError("aten::sparse_mask of a sparse tensor is not there for tpu tensors: make it dense first")
+        raise NotImplementedError("aten::sparse_mask: a sparse tpu tensor cannot be masked; make it dense first")
     return _like(x, mask._indices().clone(), x[mask._indices().unbind()], mask.is_coalesced())
 
 
@@ -75,7 +75,7 @@ def _scaled(compute: Callable) -> Callable:
         number = not isinstance(other, torch.Tensor) or not other.is_sparse and not other.dim()
         if number and x.is_sparse:
             return _like(x, x._indices(), compute(x._values(), other), x.is_coalesced())
-        raise NotImplementedError("sparse tpu tensors are multiplied and divided by numbers only: make them dense first")
+        raise NotImplementedError("sparse tpu tensors are multiplied and divided by numbers only: make them dense")
 
     return kernel
 

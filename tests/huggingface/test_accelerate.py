@@ -9,7 +9,8 @@ from accelerate.state import AcceleratorState, GradientState
 
 def network(dropout: float = 0.0) -> torch.nn.Module:
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(dropout), torch.nn.GELU(), torch.nn.Linear(16, 1))
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(dropout), torch.nn.GELU(),
+                               torch.nn.Linear(16, 1))
 
 
 class Training:
@@ -58,7 +59,7 @@ def test_mixed_precision_computes_in_bfloat16():
     # bfloat16 has 8 bits.
     torch.testing.assert_close(on_tpu.epoch(), on_cpu.epoch(), rtol=0.02, atol=0.01)
     with on_tpu.accelerator.autocast():
-        assert torch.nn.functional.linear(torch.ones(2, 8, device="tpu"), on_tpu.model[0].weight).dtype == torch.bfloat16
+        assert on_tpu.model[0](torch.ones(2, 8, device="tpu")).dtype == torch.bfloat16
 
 
 def test_fp16_mixed_precision_is_refused_in_a_sentence():

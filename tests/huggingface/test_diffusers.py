@@ -36,8 +36,8 @@ def unet(**changed) -> diffusers.UNet2DConditionModel:
 def stable_diffusion() -> diffusers.StableDiffusionPipeline:
     torch.manual_seed(0)
     return diffusers.StableDiffusionPipeline(
-        vae=autoencoder(), unet=unet(), scheduler=diffusers.EulerDiscreteScheduler(steps_offset=1), text_encoder=None, tokenizer=None,
-        safety_checker=None, feature_extractor=None, requires_safety_checker=False)
+        vae=autoencoder(), unet=unet(), scheduler=diffusers.EulerDiscreteScheduler(steps_offset=1), text_encoder=None,
+        tokenizer=None, safety_checker=None, feature_extractor=None, requires_safety_checker=False)
 
 
 def ddpm() -> diffusers.DDPMPipeline:
@@ -118,9 +118,10 @@ def test_flux_trains_as_on_the_cpu():
         for _ in range(3):
             clean, noise = (torch.randn(1, 16, 4 * LATENTS, generator=draw).to(device) for _ in range(2))
             t = torch.rand(1, generator=draw).to(device)
-            velocity = model(hidden_states=(1 - t) * clean + t * noise, timestep=t, guidance=torch.ones(1, device=device),
-                             encoder_hidden_states=given["prompt_embeds"], pooled_projections=given["pooled_prompt_embeds"],
-                             txt_ids=torch.zeros(6, 3, device=device), img_ids=ids).sample
+            velocity = model(
+                hidden_states=(1 - t) * clean + t * noise, timestep=t, guidance=torch.ones(1, device=device),
+                encoder_hidden_states=given["prompt_embeds"], pooled_projections=given["pooled_prompt_embeds"],
+                txt_ids=torch.zeros(6, 3, device=device), img_ids=ids).sample
             loss = (velocity - (noise - clean)).square().mean()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

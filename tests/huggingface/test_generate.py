@@ -1,4 +1,4 @@
-"""generate() in each of its modes gives the CPU's tokens. (Greedy text of every family: tests/models/test_generate.py.)"""
+"""generate() in each of its modes gives the CPU's tokens; greedy text of every family is in tests/models."""
 import copy
 
 import pytest
@@ -56,8 +56,9 @@ def test_tokens_are_the_cpus(prompt, mode):
     assert torch.equal(got, expected)
 
 
-@pytest.mark.parametrize("options", [{}, dict(cache_implementation="static"), dict(cache_implementation="hybrid")], ids=str)
-def test_a_sliding_window_gives_the_cpus_tokens_beyond_its_length(prompt, options):
+@pytest.mark.parametrize("cache", [None, "static", "hybrid"])
+def test_a_sliding_window_gives_the_cpus_tokens_beyond_its_length(prompt, cache):
+    options = dict(cache_implementation=cache)
     expected, got = (generate(sliding(), device, prompt, max_new_tokens=12, **options) for device in ("cpu", "tpu"))
     assert torch.equal(got, expected)
 

@@ -38,7 +38,7 @@ def places(model) -> set[str]:
 @pytest.mark.parametrize("device_map, where", [
     ("tpu", "tpu:0"), ({"": "tpu:0"}, "tpu:0"), ({"": 0}, "tpu:0"), (torch.device("tpu"), "tpu:0"), (0, "tpu:0"),
     ("auto", "tpu:0"), ("balanced", "tpu:0"), ("sequential", "tpu:0")], ids=repr)
-def test_every_device_map_loads_onto_the_device_and_computes_what_the_cpu_does(saved, inputs, expected, device_map, where):
+def test_every_device_map_loads_onto_the_device_and_computes_as_the_cpu(saved, inputs, expected, device_map, where):
     model = load(saved, device_map=device_map)
     assert places(model) == {where}
     torch.testing.assert_close(model(inputs.to("tpu")).logits.cpu(), expected)

@@ -6,9 +6,10 @@ import torch
 
 CONFIGS = {
     "lora": peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False),
-    "lora with dropout 0 and bias": peft.LoraConfig(r=2, target_modules=["q_proj"], bias="lora_only", init_lora_weights=False),
+    "lora of one matrix": peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False),
     "dora": peft.LoraConfig(r=4, use_dora=True, target_modules=["q_proj", "down_proj"], init_lora_weights=False),
-    "ia3": peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"], init_ia3_weights=False),
+    "ia3": peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"],
+                          init_ia3_weights=False),
     "prompt": peft.PromptTuningConfig(num_virtual_tokens=3),
 }
 
@@ -113,8 +114,8 @@ def test_lora_trains_over_int8_base_weights_that_stay_int8_on_the_device():
                         setattr(block, name, Int8Linear(child))
         torch.manual_seed(1)
         config = peft.LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj", "down_proj"])
-        return peft.get_peft_model(peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False), config).to(
-            device)
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+        return peft.get_peft_model(model, config).to(device)
 
     on_cpu, on_tpu = build("cpu"), build("tpu")
     torch.testing.assert_close(train(on_tpu), train(on_cpu), rtol=1e-4, atol=1e-4)

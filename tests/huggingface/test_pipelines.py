@@ -72,8 +72,8 @@ def test_a_pipeline_takes_the_device_by_itself_and_answers_as_on_the_cpu(name):
     assert_equal(by_itself(questions(name), **options), on_cpu(questions(name), **options))
 
 
-@pytest.mark.parametrize("device, where", [(None, "tpu:0"), (0, "tpu:0"), ("tpu", "tpu:0"), (torch.device("tpu:0"), "tpu:0"),
-                                           (-1, "cpu"), ("cpu", "cpu")], ids=str)
+@pytest.mark.parametrize("device, where", [(None, "tpu:0"), (0, "tpu:0"), ("tpu", "tpu:0"), (-1, "cpu"), ("cpu", "cpu"),
+                                           (torch.device("tpu:0"), "tpu:0")], ids=str)
 def test_a_pipeline_takes_the_device_that_it_is_told(device, where):
     pipe = hf.pipeline("text-generation", model=tiny.qwen3(), tokenizer=tiny.tokenizer(), device=device)
     assert str(next(pipe.model.parameters()).device) == where

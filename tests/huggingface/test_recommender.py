@@ -26,8 +26,8 @@ def both(build, *inputs, optimizer=None):
         if steps:
             steps.step()
         grad = module.weight.grad
-        results.append([out.detach().cpu(), (grad.to_dense() if grad.is_sparse else grad).cpu(), module.weight.detach().cpu(),
-                        grad.is_sparse])
+        dense = grad.to_dense() if grad.is_sparse else grad
+        results.append([out.detach().cpu(), dense.cpu(), module.weight.detach().cpu(), grad.is_sparse])
     return results
 
 
@@ -52,15 +52,14 @@ def test_per_sample_weights_and_their_gradient_are_the_cpus():
     torch.testing.assert_close(results[1], results[0])
 
 
-@pytest.mark.parametrize("optimizer", [lambda p: torch.optim.SGD(p, 0.1), lambda p: torch.optim.Adagrad(p, 0.1),
-                                       lambda p: torch.optim.SparseAdam(list(p), 0.1)], ids=["sgd", "adagrad", "sparse adam"])
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adagrad, torch.optim.SparseAdam])
 @pytest.mark.parametrize("kind", ["embedding", "bag"])
 def test_sparse_gradients_are_sparse_and_an_optimizer_steps_by_them_as_on_the_cpu(kind, optimizer):
     if kind == "embedding":
         build, inputs = lambda: torch.nn.Embedding(ROWS, WIDTH, sparse=True), [torch.randint(0, ROWS, (4, 5))]
     else:
         build, inputs = lambda: torch.nn.EmbeddingBag(ROWS, WIDTH, mode="sum", sparse=True), bags()
-    expected, got = both(build, *inputs, optimizer=optimizer)
+    expected, got = both(build, *inputs, optimizer=lambda parameters: optimizer(list(parameters), lr=0.1))
     assert got[3] and expected[3]
     for a, b in zip(got[:3], expected[:3]):
         torch.testing.assert_close(a, b)
@@ -76,7 +75,7 @@ JAGGED = {
     "sum over a row's items": lambda x: x.sum(dim=1),
     "mean over a row's items": lambda x: x.mean(dim=1),
     "pointwise": lambda x: (x * 2 + x.sigmoid()).values(),
-    "linear": lambda x: torch.nn.functional.linear(x, torch.linspace(-1, 1, 4 * WIDTH, device=x.device).view(4, WIDTH)).values(),
+    "linear": lambda x: torch.nn.functional.linear(x, torch.eye(WIDTH, device=x.device)[:4] * 3).values(),
     "softmax": lambda x: x.softmax(-1).values(),
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, (WIDTH,)).values(),
     "unbind": lambda x: torch.cat([part.sum(0, keepdim=True) for part in x.unbind()]),

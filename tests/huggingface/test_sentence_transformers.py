@@ -27,10 +27,12 @@ def test_a_model_takes_the_device_by_itself_and_its_embeddings_are_the_cpus():
 def test_search_on_the_device_finds_what_the_cpu_finds():
     model = SentenceTransformer(FOLDER)
     corpus, query = (model.encode(s, convert_to_tensor=True) for s in (SENTENCES, ["linear algebra", "baking bread"]))
-    got = util.semantic_search(query, corpus, top_k=3)
-    expected = util.semantic_search(query.cpu(), corpus.cpu(), top_k=3)
-    assert [[hit["corpus_id"] for hit in hits] for hits in got] == [[hit["corpus_id"] for hit in hits] for hits in expected]
-    assert [hits[0]["corpus_id"] for hits in got] == [1, 3]
+
+    def found(*tensors):
+        return [[hit["corpus_id"] for hit in hits] for hits in util.semantic_search(*tensors, top_k=3)]
+
+    got = found(query, corpus)
+    assert got == found(query.cpu(), corpus.cpu()) and [hits[0] for hits in got] == [1, 3]
 
 
 def test_its_trainer_fine_tunes_as_on_the_cpu(tmp_path):

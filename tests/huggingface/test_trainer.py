@@ -27,8 +27,8 @@ def arguments(folder, kind=hf.TrainingArguments, **options):
 
 
 def train(folder, resume=None, model=None, **options):
-    trainer = hf.Trainer(model or tiny.qwen3(attention_dropout=options.pop("dropout", 0.0)), arguments(folder, **options),
-                         train_dataset=Texts(), eval_dataset=Texts())
+    model = model or tiny.qwen3(attention_dropout=options.pop("dropout", 0.0))
+    trainer = hf.Trainer(model, arguments(folder, **options), train_dataset=Texts(), eval_dataset=Texts())
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
@@ -78,7 +78,8 @@ def test_a_resumed_training_goes_on_with_the_same_dropout_and_the_same_losses(tm
 
 def test_evaluation_and_prediction_give_the_cpus_numbers(tmp_path):
     def run(**options):
-        trainer = train(tmp_path, eval_strategy="steps", eval_steps=3, per_device_eval_batch_size=5, max_steps=3, **options)
+        trainer = train(tmp_path, eval_strategy="steps", eval_steps=3, per_device_eval_batch_size=5, max_steps=3,
+                        **options)
         return trainer.evaluate()["eval_loss"], torch.tensor(trainer.predict(Texts()).predictions)
 
     torch.testing.assert_close(run(), run(use_cpu=True), rtol=1e-3, atol=2e-3)  # after three steps

@@ -29,7 +29,7 @@ def compare(build, folder, *names: str) -> None:
     on_cpu.train()
     by_itself = build(str(folder), **COMMON)
     by_itself.train()
-    assert {p.device.type for p in by_itself.model.parameters()} == {"tpu"} != {p.device.type for p in on_cpu.model.parameters()}
+    assert [{p.device.type for p in t.model.parameters()} for t in (by_itself, on_cpu)] == [{"tpu"}, {"cpu"}]
     for name in names:
         assert len(history(by_itself, name)) == COMMON["max_steps"], name
         torch.testing.assert_close(history(by_itself, name), history(on_cpu, name), rtol=1e-3, atol=1e-3, msg=name)
@@ -51,13 +51,15 @@ def test_sft_with_lora_logs_the_losses_of_the_cpu(tmp_path):
 
     def build(folder, **common):
         return trl.SFTTrainer(tiny.qwen3(), trl.SFTConfig(folder, **common), train_dataset=rows,
-                              processing_class=tiny.tokenizer(), peft_config=peft.LoraConfig(r=4, target_modules="all-linear"))
+                              processing_class=tiny.tokenizer(),
+                              peft_config=peft.LoraConfig(r=4, target_modules="all-linear"))
 
     compare(build, tmp_path, "loss")
 
 
 def test_dpo_logs_the_losses_and_rewards_of_the_cpu(tmp_path, saved):
-    rows = datasets.Dataset.from_dict({"prompt": WORDS, "chosen": [w + "!" for w in WORDS], "rejected": [w + "?" for w in WORDS]})
+    rows = datasets.Dataset.from_dict({"prompt": WORDS, "chosen": [w + "!" for w in WORDS],
+                                       "rejected": [w + "?" for w in WORDS]})
 
     def build(folder, **common):
         return trl.DPOTrainer(saved, args=trl.DPOConfig(folder, **common), train_dataset=rows,
@@ -75,7 +77,8 @@ def share_of_letters(completions, **_):
 def test_grpo_with_a_rule_reward_generates_and_trains_on_the_device(tmp_path, saved, options):
     rows = datasets.Dataset.from_dict({"prompt": WORDS})
     config = trl.GRPOConfig(str(tmp_path), **COMMON, num_generations=4, max_completion_length=6, **options)
-    trainer = trl.GRPOTrainer(saved, share_of_letters, args=config, train_dataset=rows, processing_class=tiny.tokenizer())
+    trainer = trl.GRPOTrainer(saved, share_of_letters, args=config, train_dataset=rows,
+                              processing_class=tiny.tokenizer())
     trainer.train()
     assert {p.device.type for p in trainer.model.parameters()} == {"tpu"}
     assert any(not torch.equal(p.cpu(), b) for p, b in zip(trainer.model.parameters(), tiny.qwen3().parameters()))
@@ -93,7 +96,8 @@ def test_grpo_gives_the_cpus_loss_on_given_completions(tmp_path):
         model, draw = tiny.qwen3(), torch.Generator().manual_seed(4)
 
         def given(input_ids, **_):
-            return torch.cat([input_ids, torch.randint(0, 256, (len(input_ids), 6), generator=draw).to(input_ids.device)], 1)
+            new = torch.randint(0, 256, (len(input_ids), 6), generator=draw)
+            return torch.cat([input_ids, new.to(input_ids.device)], 1)
 
         model.generate = given
         return trl.GRPOTrainer(model, share_of_letters, processing_class=tiny.tokenizer(), train_dataset=rows,

@@ -14,6 +14,13 @@ def test_nonzero_lists_coordinates_in_order(dtype):
     compare("aten::nonzero", x.t(), meta=False)
 
 
+def test_nonzero_lists_its_columns_one_after_the_other():
+    """As PyTorch says of every device: so contiguous() copies, and a write to the copy leaves the positions alone."""
+    for x in (torch.ones(2, 2), torch.eye(3), torch.zeros(2, 2), torch.ones(4)):
+        (got,) = run("aten::nonzero", x)
+        assert torch.equal(got, x.nonzero()) and (got.stride() == x.nonzero().stride() or not len(got))
+
+
 def test_nonzero_of_0d_and_empty_tensors_and_of_nan():
     for x in (torch.tensor(0.0), torch.tensor(NAN), torch.empty(0, 3), torch.zeros(2, 2),
               torch.tensor([NAN, -0.0, 1.0])):
