@@ -236,13 +236,16 @@ class Judge:
         _same_generation(_on_cpu(self.trial.generate(self.moved)), self.tokens, noise)
         self.keep(noise)
 
-    def on_device(self) -> None:
-        self.tell("to the device")
-        # One that has never run: some models keep tensors from their first call where .to() does not find them.
+    def to_device(self) -> None:
+        """Takes a model that has never run: some keep tensors from their first call where .to() does not find them."""
         draws, self.trial = self.trial.draws, Trial(self.trial.type, self.trial.recipe)
         self.trial.draws = draws
         self.trial.model.to(self.device)
         self.moved = _moved(self.trial.inputs, self.device)
+
+    def on_device(self) -> None:
+        self.tell("to the device")
+        self.to_device()
         if self.stage("forward", self.forward):
             self.stage("backward", self.backward)
         self.there = None
@@ -271,6 +274,7 @@ def judge(model_type: str, recipe: Recipe | None, device: str, seconds: float, t
     """The row of a type: its result is that of its worst stage."""
     if torch.device(device).type == "tpu":
         torch.tpu.set_fallback("silent")  # a fallback is a result, not an error
+        torch.tpu.set_eager_mode("strict")  # the other modes make programs in the background, at no certain time
     try:
         judge = _on_cpu_with(model_type, recipe, device, tell) if recipe else None
         if judge is None:  # there is no recipe, or it is one of another Transformers

@@ -58,13 +58,13 @@ def test_a_device_that_is_right_passes(judge):
 ])
 def test_what_is_wrong_is_called_wrong_where_it_is(judge, monkeypatch, stage, spoil):
     """The device is the CPU, and something of the model is changed on the way to it."""
-    right = judge.Judge.on_device
+    right = judge.Judge.to_device
 
-    def on_device(self):
-        spoil(self.trial)
+    def to_device(self):
         right(self)
+        spoil(self.trial)
 
-    monkeypatch.setattr(judge.Judge, "on_device", on_device)
+    monkeypatch.setattr(judge.Judge, "to_device", to_device)
     row = judged(judge)
     assert row["result"] == "wrong" and row["reason"].startswith(f"{stage}: ") and row["stages"][stage] == "wrong", row
 
