@@ -100,7 +100,9 @@ typedef struct pj_region {
 // A compiled region.
 typedef struct pj_program {
   const char *what;                 // its ops, in words
-  pj_executable *executable;        // NULL: it could not be compiled, and its ops run one by one
+  pj_executable *executable;        // NULL: it could not be compiled, and its ops run one by one; or it is
+  bool unloaded;                    // and is made again when it is wanted
+  uint64_t used;                    // device->point when it ran last
   uint32_t *live;                   // outputs of the region that the program gives, in order
   uint32_t live_count;
   bool has_floats, has_ints;
@@ -206,6 +208,7 @@ struct pj_runtime {
   uint32_t op_count;
   pj_explained *explained;
   size_t explained_count, explained_capacity;
+  _Atomic uint32_t loaded;          // programs of all devices that have an executable
   atomic_flag storages_busy;        // guards the list of storages; a leaf
   pj_storage storages;              // head
   _Atomic uint64_t next_token;

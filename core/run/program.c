@@ -10,6 +10,10 @@ enum { LEAST_DONATED_BYTES = 4096 };
 // What XLA:CPU may run on threads of its own; other devices run everything beside the host.
 enum { LEAST_LONG_BYTES = 65536 };
 
+// XLA:CPU maps each program's code in three pieces, and Linux lets a process have 65,530 (vm.max_map_count): with more
+// programs it would end.
+enum { MOST_LOADED = 8192 };
+
 static bool is_long(const pj_runtime *runtime, const pj_region *region) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < region->input_count; ++i) bytes += region->inputs[i]->bytes;
@@ -127,16 +131,52 @@ void pj_lowered_free(pj_lowered *lowered) {
   lowered->program = NULL;
 }
 
+static int by_use(const void *a, const void *b) {
+  const pj_program *x = *(pj_program *const *)a, *y = *(pj_program *const *)b;
+  return (x->used > y->used) - (x->used < y->used);
+}
+
+// Unloads the programs of the device that were not used for longest, when the process has as many as it may have.
+static void make_room(pj_device *device) {
+  pj_runtime *runtime = device->runtime;
+  if (atomic_load(&runtime->loaded) < MOST_LOADED) return;
+  const pj_map *map = &device->programs;
+  pj_program **loaded = malloc((map->count + 1) * sizeof *loaded);
+  if (!loaded) return;
+  size_t count = 0;
+  for (size_t i = 0; i < map->capacity; ++i) {
+    pj_program *p = map->entries[i].key ? map->entries[i].value : NULL;
+    if (p && p->executable) loaded[count++] = p;
+  }
+  qsort(loaded, count, sizeof *loaded, by_use);
+  uint64_t running = device->run_count ? device->runs[0].point : UINT64_MAX;  // the first run that may not be finished
+  for (size_t i = 0; i < (count + 3) / 4 && loaded[i]->used < device->point && loaded[i]->used < running; ++i) {
+    pj_executable_destroy(loaded[i]->executable);
+    loaded[i]->executable = NULL;
+    loaded[i]->unloaded = true;
+    atomic_fetch_sub(&runtime->loaded, 1);
+  }
+  free(loaded);
+}
+
 pj_program *pj_program_keep(pj_device *device, uint64_t hash, const uint64_t *key, uint32_t words, pj_lowered *lowered) {
   pj_program *kept = pj_map_find(&device->programs, hash, key, words);
   if (kept && (kept->executable || !lowered->program->executable)) return kept;
-  if (kept) {  // one that could not be compiled before
+  if (lowered->program->executable) {
+    make_room(device);
+    lowered->program->used = device->point;
+    atomic_fetch_add(&device->runtime->loaded, 1);
+  }
+  if (kept) {  // one that could not be compiled before, or was unloaded
     pj_program program = *kept;
     *kept = *lowered->program;
     *lowered->program = program;
     return kept;
   }
-  if (!pj_map_add(&device->programs, hash, key, words, lowered->program)) return NULL;
+  if (!pj_map_add(&device->programs, hash, key, words, lowered->program)) {
+    if (lowered->program->executable) atomic_fetch_sub(&device->runtime->loaded, 1);
+    return NULL;
+  }
   kept = lowered->program;
   lowered->program = NULL;
   return kept;

@@ -157,15 +157,17 @@ static void tell_other_threads(pj_device *device, const pj_region *region, pj_st
   }
 }
 
-// Makes the program of the region. The lock is held, and given up while compiling. A region of several ops that cannot be
+// Makes the program of the region; *out_program is NULL, or it was unloaded. The lock is held, and given up while compiling. A region of several ops that cannot be
 // compiled is remembered as a program without executable: from then on it runs op by op.
 static pj_status make_program(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash,
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;
+  bool again = *out_program != NULL;
   pthread_mutex_unlock(&device->lock);
   void *token = pj_block(runtime);
   pj_lowered lowered;
   pj_status status = pj_program_lower(runtime, region, outside, &lowered);
+  if (again) lowered.reason = "not kept";
   if (!status) status = pj_program_compile(runtime, &lowered, interrupted, runtime);
   bool refused = status && lowered.program && region->queued_count > 1 && pj_status_code(status) != PJ_CANCELLED;
   if (refused) pj_program_refused(runtime, &lowered);
@@ -202,7 +204,8 @@ static void await_sole_holder(pj_device *device, const pj_region *region, const 
 static pj_status run_whole(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash,
                            pj_program *program) {
   PJ_TRY(pj_device_reserve_memory(device, outside->bytes));
-  if (!program) PJ_TRY(make_program(device, region, outside, hash, &program));
+  if (!program || program->unloaded) PJ_TRY(make_program(device, region, outside, hash, &program));
+  program->used = device->point;
   await_sole_holder(device, region, program);
   return execute(device, region, program);
 }
@@ -220,7 +223,7 @@ static pj_status run_several(pj_device *device, pj_region *region, const pj_outs
     whole = program != NULL;
   } else {
     program = pj_map_find(&device->programs, hash, region->key, region->key_count);
-    whole = !program || program->executable;
+    whole = !program || program->executable || program->unloaded;
   }
   if (!status && whole) {
     status = run_whole(device, region, outside, hash, program);

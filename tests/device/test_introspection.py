@@ -69,7 +69,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_reason_for_a_program_is_told_in_the_docstring_and_in_the_docs():
-    core = "".join((ROOT / "core" / "run" / file).read_text() for file in ("plan.c", "program.c", "adaptive.c"))
+    core = "".join((ROOT / "core" / "run" / file).read_text() for file in ("plan.c", "program.c", "queue.c", "adaptive.c"))
     words = set(re.findall(r'"((?:new|not) [a-z ]+)"', core))
     assert len(words) >= 9
     for text in (torch.tpu.explain.__doc__, (ROOT / "docs" / "design.md").read_text()):

@@ -183,6 +183,32 @@ static void ops_that_come_again_late_wait_longer_for_a_program(void) {
   tear_down();
 }
 
+static void programs_that_were_not_used_for_long_are_unloaded_and_come_back(void) {
+  enum { PROGRAMS = 9000, MOST_LOADED = 8192 };
+  static const float numbers[PROGRAMS];
+  set_up(1);
+  for (int64_t count = 1; count <= PROGRAMS; ++count) {
+    pj_storage *x = from_host(device, numbers, count);
+    pj_storage_release(add(x, x, count));
+    pj_storage_release(x);
+    CHECK(fake->counts().loaded_executables <= MOST_LOADED);
+  }
+  CHECK(counters_of(runtime).compiles == PROGRAMS && fake->counts().loaded_executables > MOST_LOADED / 2);
+  pj_storage *x = from_host(device, numbers, PROGRAMS);
+  pj_storage_release(add(x, x, PROGRAMS));
+  CHECK(counters_of(runtime).compiles == PROGRAMS);
+  pj_storage_release(x);
+  x = from_host(device, numbers, 1);
+  pj_storage_release(add(x, x, 1));
+  CHECK(counters_of(runtime).compiles == PROGRAMS + 1);
+  size_t count = pj_runtime_explain(runtime, NULL, 0);
+  pj_explanation *rows = calloc(count, sizeof *rows);
+  CHECK(rows && pj_runtime_explain(runtime, rows, count) == count && !strcmp(rows[count - 1].reason, "not kept"));
+  free(rows);
+  pj_storage_release(x);
+  tear_down();
+}
+
 static bool equal_calls_give_equal_bits;
 static bool repeats(void) { return equal_calls_give_equal_bits; }
 
@@ -831,6 +857,7 @@ int main(void) {
   RUN(a_call_gets_its_starts_back);
   RUN(a_region_runs_op_by_op_until_it_came_often_and_then_always_as_one_program);
   RUN(ops_that_come_in_many_shapes_wait_longer_for_a_program);
+  RUN(programs_that_were_not_used_for_long_are_unloaded_and_come_back);
   RUN(ops_that_come_again_late_wait_longer_for_a_program);
   RUN(nothing_is_fused_later_where_equal_calls_must_give_equal_bits);
   RUN(a_region_that_cannot_be_compiled_goes_on_op_by_op);
