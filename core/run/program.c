@@ -10,9 +10,9 @@ enum { LEAST_DONATED_BYTES = 4096 };
 // What XLA:CPU may run on threads of its own; other devices run everything beside the host.
 enum { LEAST_LONG_BYTES = 65536 };
 
-// XLA:CPU maps each program's code in three pieces, and Linux lets a process have 65,530 (vm.max_map_count): with more
+// XLA:CPU maps each program's code in two to seven pieces, and Linux lets a process have 65,530 (vm.max_map_count): with more
 // programs it would end.
-enum { MOST_LOADED = 8192 };
+enum { MOST_LOADED = 4096 };
 
 static bool is_long(const pj_runtime *runtime, const pj_region *region) {
   uint64_t bytes = 0;

@@ -184,7 +184,7 @@ static void ops_that_come_again_late_wait_longer_for_a_program(void) {
 }
 
 static void programs_that_were_not_used_for_long_are_unloaded_and_come_back(void) {
-  enum { PROGRAMS = 9000, MOST_LOADED = 8192 };
+  enum { PROGRAMS = 5000, MOST_LOADED = 4096 };
   static const float numbers[PROGRAMS];
   set_up(1);
   for (int64_t count = 1; count <= PROGRAMS; ++count) {
