@@ -10,9 +10,25 @@ enum { LEAST_DONATED_BYTES = 4096 };
 // What XLA:CPU may run on threads of its own; other devices run everything beside the host.
 enum { LEAST_LONG_BYTES = 65536 };
 
-// XLA:CPU maps each program's code in two to seven pieces, and Linux lets a process have 65,530 (vm.max_map_count): with more
-// programs it would end.
-enum { MOST_LOADED = 4096 };
+// XLA:CPU maps each program's code in two to dozens of pieces, and Linux lets a process have 65,530 (vm.max_map_count): with
+// more it ends. Pieces are counted now and then, since counting takes as long as a load.
+enum { MOST_LOADED = 4096, MOST_MAPS = 32768, COUNTED_EVERY = 64 };
+
+static uint64_t memory_maps(void) {
+  FILE *file = fopen("/proc/self/maps", "r");
+  if (!file) return 0;
+  uint64_t lines = 0;
+  char text[65536];
+  for (size_t n; (n = fread(text, 1, sizeof text, file));)
+    for (size_t i = 0; i < n; ++i) lines += text[i] == '\n';
+  fclose(file);
+  return lines;
+}
+
+static bool is_full(const pj_runtime *runtime) {
+  uint32_t loaded = atomic_load(&runtime->loaded);
+  return loaded >= MOST_LOADED || (loaded && loaded % COUNTED_EVERY == 0 && memory_maps() > MOST_MAPS);
+}
 
 static bool is_long(const pj_runtime *runtime, const pj_region *region) {
   uint64_t bytes = 0;
@@ -139,7 +155,7 @@ static int by_use(const void *a, const void *b) {
 // Unloads the programs of the device that were not used for longest, when the process has as many as it may have.
 static void make_room(pj_device *device) {
   pj_runtime *runtime = device->runtime;
-  if (atomic_load(&runtime->loaded) < MOST_LOADED) return;
+  if (!is_full(runtime)) return;
   const pj_map *map = &device->programs;
   pj_program **loaded = malloc((map->count + 1) * sizeof *loaded);
   if (!loaded) return;
