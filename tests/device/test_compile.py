@@ -173,6 +173,7 @@ def test_an_output_and_its_bits_share_memory():
     same(bits, torch.full((4,), 4.0).view(torch.int32))
 
 
+@pytest.mark.eager("strict")  # else it is part of a region
 def test_a_graph_is_explained_by_its_number_its_inputs_and_the_compile_that_made_it():
     torch._dynamo.reset()
     double = torch.compile(lambda x: (x * 2).relu().sum(), backend="tpu", dynamic=False)
