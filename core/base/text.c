@@ -19,8 +19,13 @@ void pj_text_add(pj_text *text, const char *format, ...) {
   text->left -= used;
 }
 
-void pj_text_add_type(pj_text *text, pj_dtype dtype, int rank, const int64_t *dims) {
-  pj_text_add(text, "%s[", pj_dtype_name(dtype));
+void pj_text_add_dims(pj_text *text, int rank, const int64_t *dims) {
+  pj_text_add(text, "[");
   for (int i = 0; i < rank; ++i) pj_text_add(text, i ? ",%lld" : "%lld", (long long)dims[i]);
   pj_text_add(text, "]");
+}
+
+void pj_text_add_type(pj_text *text, pj_dtype dtype, int rank, const int64_t *dims) {
+  pj_text_add(text, "%s", pj_dtype_name(dtype));
+  pj_text_add_dims(text, rank, dims);
 }

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/text.h"
+
 static const pj_argument *argument(const pj_lowering *l, int i) {
   static const pj_argument absent = {.kind = PJ_ARG_NONE, .start = -1};
   return i >= 0 && (uint32_t)i < l->signature->argument_count ? &l->signature->arguments[i] : &absent;
@@ -282,15 +284,6 @@ pj_type pj_result_type(const pj_lowering *l, int i) {
   return l->signature->results[i].logical;
 }
 
-static void dims_text(char *out, size_t size, int rank, const int64_t *dims) {
-  size_t at = 0;
-  *out = 0;
-  for (int i = 0; i < rank && at < size; ++i) {
-    int written = snprintf(out + at, size - at, i ? ",%lld" : "%lld", (long long)dims[i]);
-    at += written > 0 ? (size_t)written : 0;
-  }
-}
-
 void pj_return(pj_lowering *l, int i, hlo_value value) {
   if (hlo_failed(l->h)) return;
   pj_type wanted = pj_result_type(l, i);
@@ -298,9 +291,10 @@ void pj_return(pj_lowering *l, int i, hlo_value value) {
   for (int d = 0; same && d < wanted.rank; ++d) same = value.dims[d] == wanted.dims[d];
   if (!same) {
     char got[200], want[200];
-    dims_text(got, sizeof got, value.rank, value.dims);
-    dims_text(want, sizeof want, wanted.rank, wanted.dims);
-    hlo_fail(l->h, PJ_INTERNAL, "%s: result %d was lowered to [%s], PyTorch expects [%s]", l->signature->name, i, got, want);
+    pj_text got_text = pj_text_begin(got, sizeof got), want_text = pj_text_begin(want, sizeof want);
+    pj_text_add_dims(&got_text, value.rank, value.dims);
+    pj_text_add_dims(&want_text, wanted.rank, wanted.dims);
+    hlo_fail(l->h, PJ_INTERNAL, "%s: result %d was lowered to %s, PyTorch expects %s", l->signature->name, i, got, want);
     return;
   }
   const pj_result *result = &l->signature->results[i];

@@ -178,23 +178,19 @@ static void make_room(pj_device *device) {
 pj_program *pj_program_keep(pj_device *device, uint64_t hash, const uint64_t *key, uint32_t words, pj_lowered *lowered) {
   pj_program *kept = pj_map_find(&device->programs, hash, key, words);
   if (kept && (kept->executable || !lowered->program->executable)) return kept;
-  if (lowered->program->executable) {
-    make_room(device);
-    lowered->program->used = device->point;
-    atomic_fetch_add(&device->runtime->loaded, 1);
-  }
+  bool loaded = lowered->program->executable != NULL;
+  if (loaded) make_room(device);
+  lowered->program->used = device->point;
   if (kept) {  // one that could not be compiled before, or was unloaded
     pj_program program = *kept;
     *kept = *lowered->program;
     *lowered->program = program;
-    return kept;
+  } else {
+    if (!pj_map_add(&device->programs, hash, key, words, lowered->program)) return NULL;
+    kept = lowered->program;
+    lowered->program = NULL;
   }
-  if (!pj_map_add(&device->programs, hash, key, words, lowered->program)) {
-    if (lowered->program->executable) atomic_fetch_sub(&device->runtime->loaded, 1);
-    return NULL;
-  }
-  kept = lowered->program;
-  lowered->program = NULL;
+  atomic_fetch_add(&device->runtime->loaded, loaded);
   return kept;
 }
 

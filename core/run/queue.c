@@ -157,8 +157,9 @@ static void tell_other_threads(pj_device *device, const pj_region *region, pj_st
   }
 }
 
-// Makes the program of the region; *out_program is NULL, or it was unloaded. The lock is held, and given up while compiling. A region of several ops that cannot be
-// compiled is remembered as a program without executable: from then on it runs op by op.
+// Makes the program of the region; *out_program is NULL, or it was unloaded. The lock is held, and given up while
+// compiling. A region of several ops that cannot be compiled is remembered as a program without executable: from then on
+// it runs op by op.
 static pj_status make_program(pj_device *device, pj_region *region, const pj_outside *outside, uint64_t hash,
                               pj_program **out_program) {
   pj_runtime *runtime = device->runtime;

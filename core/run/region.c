@@ -1,5 +1,4 @@
 // Regions: what is queued, and the key under which its program is found.
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"

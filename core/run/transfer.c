@@ -1,8 +1,7 @@
 // Between host and device.
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "run/internal.h"
 
 enum { MOST_NUMBER_BUFFERS = 4096 };
@@ -37,12 +36,10 @@ pj_status pj_device_numbers(pj_device *device, pj_dtype dtype, const void *data,
 // ---- values ---------------------------------------------------------------------------------------------------------
 
 static void end_transfer(pj_runtime *runtime, pj_span *span, const pj_type *type, const char *line) {
-  char text[200];
-  size_t at = (size_t)snprintf(text, sizeof text, "%s[", pj_dtype_name(type->dtype));
-  for (int i = 0; i < type->rank && at < sizeof text; ++i)
-    at += (size_t)snprintf(text + at, sizeof text - at, i ? ",%" PRId64 : "%" PRId64, type->dims[i]);
-  if (at < sizeof text) snprintf(text + at, sizeof text - at, "]");
-  span->text = pj_trace_text(&runtime->trace, text);
+  char what[200];
+  pj_text text = pj_text_begin(what, sizeof what);
+  pj_text_add_type(&text, type->dtype, type->rank, type->dims);
+  span->text = pj_trace_text(&runtime->trace, what);
   span->line = line;
   span->bytes = pj_type_bytes(type);
   pj_trace_end(&runtime->trace, span);

@@ -1,8 +1,8 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "run/internal.h"
 
 pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs) {
@@ -103,13 +103,6 @@ size_t pj_value_bytes(const pj_value *v) { return v->bytes; }
 
 enum { LARGEST = 5 };
 
-static void type_text(const pj_type *type, char *out, size_t size) {
-  int at = snprintf(out, size, "%s[", pj_dtype_name(type->dtype));
-  for (int i = 0; i < type->rank && at > 0 && (size_t)at < size; ++i)
-    at += snprintf(out + at, size - (size_t)at, i ? ",%" PRId64 : "%" PRId64, type->dims[i]);
-  if (at > 0 && (size_t)at < size) snprintf(out + at, size - (size_t)at, "]");
-}
-
 pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
   if (!device->limit || device->bytes.current + bytes <= device->limit) return NULL;
   device->refusals += 1;
@@ -125,14 +118,13 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
         if (!candidate) break;
       }
   }
-  char list[600] = "";
-  size_t at = 0;
-  for (int i = 0; i < LARGEST && largest[i] && at < sizeof list; ++i) {
-    char type[160];
-    type_text(largest[i]->type, type, sizeof type);
-    int written = snprintf(list + at, sizeof list - at, "%s%s %.2f MiB", i ? ", " : "", type,
-                           (double)largest[i]->bytes / 1048576.0);
-    if (written > 0) at += (size_t)written;
+  char list[600];
+  pj_text text = pj_text_begin(list, sizeof list);
+  for (int i = 0; i < LARGEST && largest[i]; ++i) {
+    const pj_type *type = largest[i]->type;
+    if (i) pj_text_add(&text, ", ");
+    pj_text_add_type(&text, type->dtype, type->rank, type->dims);
+    pj_text_add(&text, " %.2f MiB", (double)largest[i]->bytes / 1048576.0);
   }
   return pj_error(PJ_RESOURCE_EXHAUSTED,
                   "tpu:%d out of memory: tried to allocate %.2f MiB; %.2f MiB of the limit of %.2f MiB are in use. The "
