@@ -4,20 +4,19 @@
     python tools/fuzz.py --one 1234                the program of one seed
 
 Every program has a seed, and is the same on each machine. All numbers are small integers, so that every sum and product
-is exact: each difference is a fault. One that is found is made small, by leaving out steps, and printed as a program. Prints one JSON object, and appends it to --out.
+is exact: each difference is a fault. One that is found is made small, by leaving out steps, and printed as a program.
+Prints one JSON object, and appends it to --out.
 """
 import argparse
-import json
 import random
-import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 
+import results
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
 MODES = {"length 1": ("strict", 1), "length 8": ("fused", 8)}
 DTYPES = ("float32", "int64", "int32", "bool", "bfloat16")
 
@@ -304,8 +303,7 @@ def main() -> int:
         if found:
             report(options.one, lines)
         return int(bool(found))
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                            text=True).stdout.strip()
+    begun = results.row("fuzz")
     end, programs, lines_run, differences = time.monotonic() + 60 * options.minutes, 0, 0, []
     while time.monotonic() < end and len(differences) < 20:
         lines = generate(options.seed + programs, options.steps)
@@ -314,13 +312,8 @@ def main() -> int:
         programs += 1
         lines_run += len(lines)
         print(f"\r{programs} programs, {len(differences)} differences", end="", file=sys.stderr, flush=True)
-    result = {"what": "fuzz", "date": time.strftime("%Y-%m-%d"), "commit": commit, "minutes": options.minutes,
-              "first_seed": options.seed, "programs": programs, "steps": lines_run, "faults": differences}
-    print(json.dumps(result))
-    if options.out:
-        with options.out.open("a") as out:
-            out.write(json.dumps(result) + "\n")
-    return int(bool(differences))
+    return results.keep({**begun, "minutes": options.minutes, "first_seed": options.seed, "programs": programs,
+                         "steps": lines_run, "faults": differences}, options.out)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import results
+from results import ROOT
+
 PR_SET_CHILD_SUBREAPER = 36
 
 # How a process ends -> what it does once it has used the device, and what it must give back. The device is still busy then.
@@ -119,15 +121,8 @@ def main():
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-    result = {"what": options.what, "date": time.strftime("%Y-%m-%d"), "commit": commit}
-    result |= {"threads": threads, "starts": starts}[options.what](options)
-    text = json.dumps(result)
-    print(text)
-    if options.out:
-        with options.out.open("a") as out:
-            out.write(text + "\n")
-    return int(bool(result["faults"]))
+    begun = results.row(options.what)
+    return results.keep({**begun, **{"threads": threads, "starts": starts}[options.what](options)}, options.out)
 
 
 if __name__ == "__main__":
