@@ -12,13 +12,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from conformance.catalogue import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 300  # to import torch and its lists of ops, on a loaded machine
 MOST_BYTES = 4 << 30  # of a worker that is used again: programs stay in memory
+
+
+def last_words(said: BinaryIO, code: int) -> str:
+    """How a process ended, and the line of its stderr that says why."""
+    said.seek(0)
+    lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    # What a failed check of XLA's says, or the exception that ended Python; the stack below either says less.
+    why = [line for line in lines if line.startswith("F0") or "Check failed" in line or "Error" in line]
+    name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    return f"{name}: {(why or lines or [''])[-1][:300]}"
 
 
 class Worker:
@@ -53,14 +63,7 @@ class Worker:
         return json.loads(line)
 
     def last_words(self) -> str:
-        """How the process ended, and the line of its stderr that says why."""
-        code = self.process.wait()
-        self.said.seek(0)
-        lines = [line for line in self.said.read().decode(errors="replace").splitlines() if line.strip()]
-        # What a failed check of XLA's says, or the exception that ended Python; the stack below either says less.
-        why = [line for line in lines if line.startswith("F0") or "Check failed" in line or "Error" in line]
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return f"{name}: {(why or lines or [''])[-1][:300]}"
+        return last_words(self.said, self.process.wait())
 
     def stop(self) -> None:
         if self.process:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from conformance.judge import first_line
+from conformance.pool import last_words
 
 Tell = Callable[[str], None]
 
@@ -41,14 +41,6 @@ class Child:
             self.stage = message.get("stage", self.stage)
             self.row = message.get("row", self.row)
         return bool(data)
-
-    def last_words(self, status: int) -> str:
-        self.said.seek(0)
-        lines = [line for line in self.said.read().decode(errors="replace").splitlines() if line.strip()]
-        why = [line for line in lines if line.startswith("F0") or "Check failed" in line or "Error" in line]
-        code = os.waitstatus_to_exitcode(status)
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return f"{name}: {(why or lines or [''])[-1][:200]}"
 
 
 def _child(name: str, call: Callable[[str, Tell], dict], pipe: int, said: BinaryIO, most_bytes: int) -> None:
@@ -115,7 +107,7 @@ def run_all(names: list[str], call: Callable[[str, Tell], dict[str, Any]],
                 del live[pipe]
                 status, row = _end(child, killed=late), child.row
                 if not row:
-                    why = f"not done after {limit:g} s" if late else child.last_words(status)
+                    why = f"not done after {limit:g} s" if late else last_words(child.said, os.waitstatus_to_exitcode(status))
                     row = {"result": "timeout" if late else "crash", "reason": f"{child.stage}: {why}"[:300]}
                 child.said.close()
                 done(child.name, {**row, "seconds": round(time.monotonic() - child.begin, 1)})

@@ -94,6 +94,7 @@ def test_model_cpu_offload_takes_the_device_by_itself_and_makes_the_same_image()
     expected, pipe = image(flux(), "flux", "cpu"), flux()
     pipe.enable_model_cpu_offload()
     assert pipe._execution_device.type == "tpu"
+    # As above.
     torch.testing.assert_close(image(pipe, "flux", "tpu"), expected, rtol=0, atol=1e-4)
 
 
@@ -103,6 +104,7 @@ def test_a_saved_pipeline_loads_onto_the_device_by_its_device_map(tmp_path, devi
     whole.save_pretrained(tmp_path)
     pipe = diffusers.DDPMPipeline.from_pretrained(tmp_path, device_map=device_map)
     assert {p.device.type for p in pipe.unet.parameters()} == {"tpu"}
+    # As above.
     torch.testing.assert_close(image(pipe, "ddpm", "tpu"), image(whole, "ddpm", "cpu"), rtol=0, atol=1e-4)
 
 
@@ -130,4 +132,5 @@ def test_flux_trains_as_on_the_cpu():
             losses.append(loss.item())
         return losses
 
+    # Steps of an optimizer let a rounding difference of the first grow.
     torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-4, atol=1e-4)

@@ -21,20 +21,6 @@ def adapted(config, device: str) -> peft.PeftModel:
     return peft.get_peft_model(model, config).to(device)
 
 
-def train(model, steps: int = 3) -> list[float]:
-    device = next(model.parameters()).device
-    batch = torch.randint(1, 256, (4, 10), generator=torch.Generator().manual_seed(2)).to(device)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    losses = []
-    for _ in range(steps):
-        loss = model(input_ids=batch, labels=batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses
-
-
 def logits(model) -> torch.Tensor:
     device = next(model.parameters()).device
     ids = torch.randint(1, 256, (2, 7), generator=torch.Generator().manual_seed(3)).to(device)
@@ -47,7 +33,8 @@ def test_an_adapter_trains_as_on_the_cpu_and_leaves_the_base_alone(name):
     on_cpu, on_tpu = adapted(CONFIGS[name], "cpu"), adapted(CONFIGS[name], "tpu")
     base = {n: p.detach().cpu().clone() for n, p in on_tpu.named_parameters() if not p.requires_grad}
     assert base
-    torch.testing.assert_close(train(on_tpu), train(on_cpu), rtol=1e-4, atol=1e-4)
+    # Steps of AdamW let a rounding difference of the first grow.
+    torch.testing.assert_close(tiny.train(on_tpu), tiny.train(on_cpu), rtol=1e-4, atol=1e-4)
     for n, p in on_tpu.named_parameters():
         if n in base:
             assert torch.equal(p.cpu(), base[n]), n
@@ -55,7 +42,7 @@ def test_an_adapter_trains_as_on_the_cpu_and_leaves_the_base_alone(name):
 
 def test_a_trained_adapter_merges_into_the_weights_and_comes_out_again():
     model = adapted(CONFIGS["lora"], "tpu")
-    train(model)
+    tiny.train(model)
     before = logits(model)
     model.merge_adapter()
     torch.testing.assert_close(logits(model), before)
@@ -68,7 +55,7 @@ def test_a_trained_adapter_merges_into_the_weights_and_comes_out_again():
 
 def test_a_saved_adapter_loads_onto_the_device_and_onto_the_cpu(tmp_path):
     model = adapted(CONFIGS["lora"], "tpu")
-    train(model)
+    tiny.train(model)
     model.save_pretrained(tmp_path)
     for device in ("tpu", "cpu"):
         loaded = peft.PeftModel.from_pretrained(tiny.qwen3().to(device), tmp_path)
@@ -118,6 +105,7 @@ def test_lora_trains_over_int8_base_weights_that_stay_int8_on_the_device():
         return peft.get_peft_model(model, config).to(device)
 
     on_cpu, on_tpu = build("cpu"), build("tpu")
-    torch.testing.assert_close(train(on_tpu), train(on_cpu), rtol=1e-4, atol=1e-4)
+    # Steps of AdamW let a rounding difference of the first grow.
+    torch.testing.assert_close(tiny.train(on_tpu), tiny.train(on_cpu), rtol=1e-4, atol=1e-4)
     packed = [p for p in on_tpu.parameters() if p.dtype == torch.int8]
     assert len(packed) == 14 and {p.device.type for p in packed} == {"tpu"}

@@ -31,5 +31,20 @@ def bert(model_class=hf.BertForMaskedLM, **changed) -> hf.PreTrainedModel:
                                                         pad_token_id=PAD), **changed})).eval()
 
 
+def train(model, steps: int = 3) -> list[float]:
+    """The losses of a few steps of AdamW on a batch that is always the same."""
+    device = next(model.parameters()).device
+    batch = torch.randint(1, 256, (4, 10), generator=torch.Generator().manual_seed(2)).to(device)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    losses = []
+    for _ in range(steps):
+        loss = model(input_ids=batch, labels=batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
 def tokens(rows: int = 2, length: int = 12) -> torch.Tensor:
     return torch.randint(1, 256, (rows, length))
