@@ -1,4 +1,7 @@
-"""The same seed gives the same numbers."""
+"""The same seed gives the same numbers, once PyTorch is told to repeat itself: without it a device may choose anew how it
+computes, as cuDNN's benchmark mode and our adaptive eager mode do."""
+from contextlib import contextmanager
+
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -13,13 +16,24 @@ def equal(first, second) -> bool:
                for x, y in zip(tree_leaves(first), tree_leaves(second)))
 
 
+@contextmanager
+def repeating():
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
 def trials(case: Case, run: Run):
     info = infos()[case.op]
     for number, sample in samples_of(case, run, most=2):
         def trial(words=(case.id, number, run.seed), sample=sample):
             def results(*seed):
                 seed_all(*seed)
-                return to_cpu(called(info.op, sample, Mover(run.device)))
+                with repeating():
+                    return to_cpu(called(info.op, sample, Mover(run.device)))
 
             want = Reference(info.op, sample, *words)
             first = results(*words)

@@ -25,12 +25,13 @@ def _load(others: tuple[str, ...]) -> None:
                           "run: pip install 'torch==2.13.*', or install the torch_pjrt of that torch")
     from torch_pjrt import _C, _compat, _patches, dynamo, tpu
 
-    _C.register_kernels()
     _patches.apply()
-    torch._register_device_module("tpu", tpu)
-    sys.modules["torch.tpu"] = tpu
     dynamo.apply()
     _compat.apply(others)
+    # Last, since these cannot be taken back: whatever fails before, _stand_in takes their places.
+    torch._register_device_module("tpu", tpu)
+    sys.modules["torch.tpu"] = tpu
+    _C.register_kernels()
 
 
 class _Unusable(RuntimeError, AttributeError):
@@ -85,6 +86,8 @@ def _stand_in(reason: str) -> None:
                 return torch._C._autograd.DeviceType.PrivateUse1
 
         acc.register_python_privateuseone_device_guard(Guard())
+    if plugin := sys.modules.get("torch_pjrt._plugin"):  # the bridge is loaded, and something failed after it
+        plugin.start = lambda: absent.use
 
 
 _autoloaded = False

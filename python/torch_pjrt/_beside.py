@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from typing import NamedTuple
 
-from torch_pjrt import _env, _selection
+from torch_pjrt import _chips, _env
 
 # What each takes: torch_tpu PyTorch's spare device, as we do; torch_xla a device of its own, and the chips.
 OTHERS = ("torch_tpu", "torch_xla")
@@ -30,7 +30,7 @@ def decide() -> Decision:
     if chosen != "auto" or not others:
         return Decision("torch_pjrt" if chosen == "auto" else chosen, others, "")
     # torch_tpu 0.2.0 registers its device only where there is a chip, and then nobody else can.
-    if "torch_tpu" in others and _selection.has_tpu():
+    if "torch_tpu" in others and _chips.device_files():
         return Decision("torch_tpu", others, 'torch_tpu drives the device "tpu"; torch_pjrt is installed too and does '
                                              "with TORCH_PJRT_DRIVER=torch_pjrt")
     words = " and ".join(others) + (" is" if len(others) == 1 else " are")

@@ -62,7 +62,8 @@ def chips(text: str) -> list[int]:
 VARIABLES = {v.name: v for v in [
     Variable("TORCH_PJRT_PLUGIN", str, "", "The PJRT plugin: the path of a .so file, or the name of a known package "
              "(`lammps-cpu`, `libtpu`, ...). Empty: libtpu where a TPU is present, else the first known CPU plugin."),
-    Variable("TPU_LIBRARY_PATH", str, "", "libtpu's own variable: its file. Used where TORCH_PJRT_PLUGIN is empty."),
+    Variable("TPU_LIBRARY_PATH", str, "", "libtpu's own variable: its file. Used where the machine has a TPU "
+             "chip and TORCH_PJRT_PLUGIN is empty."),
     Variable("TORCH_PJRT_DRIVER", choice("auto", "torch_pjrt", "torch_tpu", "torch_xla"), "auto", "Which of the "
              "installed packages drives the device `tpu`; any but torch_pjrt: this one does nothing. auto: torch_tpu "
              "where it is installed and the machine has a TPU, else torch_pjrt; `import torch` then says which."),

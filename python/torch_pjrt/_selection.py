@@ -41,19 +41,16 @@ def platform_of(path: str) -> str:
     return next((p.platform for p in _core.known_plugins() if path.endswith(p.file)), "")
 
 
-def has_tpu() -> bool:
-    """Whether this machine has TPU chips, or libtpu's own variable says that it shall be used. Without either libtpu is
-    not even loaded: it would ask the cloud's metadata server for minutes."""
-    return bool(_env.get("TPU_LIBRARY_PATH") or _chips.device_files())
-
-
 def select() -> Choice:
     """RuntimeError, which says what to install, when there is no plugin."""
     if name := _env.get("TORCH_PJRT_PLUGIN"):
         return _named(name)
-    if library := _env.get("TPU_LIBRARY_PATH"):
+    # Without a chip libtpu is not even loaded: it would ask the cloud's metadata server for minutes. Its own variable is no
+    # wish for it: `import jax` sets it for the whole process and its children wherever libtpu is installed.
+    has_chip = bool(_chips.device_files())
+    if has_chip and (library := _env.get("TPU_LIBRARY_PATH")):
         return Choice(library, "tpu", "libtpu's file, which it names", "TPU_LIBRARY_PATH")
-    for platform in ["tpu", "cpu"] if has_tpu() else ["cpu"]:
+    for platform in ["tpu", "cpu"] if has_chip else ["cpu"]:
         for plugin in _core.known_plugins():
             if plugin.platform == platform and (path := _find(plugin)):
                 why = {"tpu": "this machine has TPU chips", "cpu": "the first installed CPU plugin of the table"}

@@ -27,6 +27,26 @@ def _like(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, is_coale
     return torch.sparse_coo_tensor(indices, values, x.shape, check_invariants=False, is_coalesced=is_coalesced)
 
 
+def _to_sparse_of(x: torch.Tensor, sparse_dim: int) -> torch.Tensor:
+    """The entries that hold anything but zero, in order. How many there are is read."""
+    if not (x.dim() and 0 < sparse_dim <= x.dim() or x.dim() == sparse_dim == 0):
+        raise RuntimeError(f"sparse_dim = {sparse_dim} is not within 1 and the {x.dim()} dimensions of the tensor")
+    sizes, rest = x.shape[:sparse_dim], x.shape[sparse_dim:]
+    entries = x.reshape(math.prod(sizes), *rest)
+    taken = (entries != 0).reshape(len(entries), math.prod(rest)).any(1)
+    values = entries[taken.nonzero().squeeze(1)]
+    return torch.sparse_coo_tensor(taken.reshape(sizes).nonzero().t(), values, x.shape, check_invariants=False,
+                                   is_coalesced=True)
+
+
+def _to_sparse(x: torch.Tensor, *, layout: torch.layout | None = None, blocksize=None, dense_dim: int | None = None):
+    if layout not in (None, torch.sparse_coo):
+        raise NotImplementedError(f"the tpu device has no {layout} tensors; make it of x.cpu()")
+    if blocksize is not None:
+        raise RuntimeError("to_sparse: a blocksize belongs to block-compressed layouts only")
+    return _to_sparse_of(x, x.dim() - (dense_dim or 0))
+
+
 def _coalesce(x: torch.Tensor) -> torch.Tensor:
     """Equal indices become one, with the sum of their values. How many there are is read."""
     indices, values = x._indices(), x._values()
@@ -88,11 +108,16 @@ _mul, _div = _scaled(torch.mul), _scaled(torch.div)
 _COMPUTING = {"_coalesce": _coalesce, "add.Tensor": _add, "add_.Tensor": _add_, "sparse_mask": _sparse_mask,
               "mul.Tensor": _mul, "mul_.Tensor": _in_place(_mul), "div.Tensor": _div, "div_.Tensor": _in_place(_div)}
 
-_library = torch.library.Library("aten", "IMPL", "SparsePrivateUse1")  # its end would take the kernels away
+# Of a dense tensor.
+_MAKING = {"_to_sparse": _to_sparse, "_to_sparse.sparse_dim": _to_sparse_of}
+
+# Their end would take the kernels away.
+_of_sparse, _of_dense = (torch.library.Library("aten", "IMPL", key) for key in ("SparsePrivateUse1", "PrivateUse1"))
 
 
 def apply() -> None:
     for name in _STRUCTURAL:
-        _library.impl(name, _structural(name))
-    for name, kernel in _COMPUTING.items():
-        _library.impl(name, kernel)
+        _of_sparse.impl(name, _structural(name))
+    for library, kernels in ((_of_sparse, _COMPUTING), (_of_dense, _MAKING)):
+        for name, kernel in kernels.items():
+            library.impl(name, kernel)

@@ -24,6 +24,12 @@ def load():
         torch._register_device_module("tpu", types.ModuleType("torch_tpu.tpu"))
 """
 
+# In a child that shall believe that its machine has a chip, before IMPORT.
+CHIP = """
+import sys, types
+sys.modules["torch_pjrt._chips"] = types.SimpleNamespace(device_files=lambda: ["/dev/accel0"], holders=lambda: ([], 0))
+"""
+
 # What every child says: its warnings of who drives, one a line.
 IMPORT = """
 import warnings
@@ -72,7 +78,7 @@ def test_with_a_chip_torch_tpu_drives_and_one_sentence_says_so(torch_tpu, first)
     (sentence,) = sentences
     assert 'torch_tpu drives the device "tpu"' in sentence and "TORCH_PJRT_DRIVER=torch_pjrt" in sentence, sentence
     assert torch.tpu.__name__ == "torch_tpu.tpu"
-    """, first, TPU_LIBRARY_PATH="/a/chip/is/here.so")
+    """, first, prelude=CHIP + IMPORT, TPU_LIBRARY_PATH="/a/chip/is/here.so")
 
 
 def test_the_variable_gives_the_device_to_torch_pjrt_and_torch_tpu_is_not_even_loaded(torch_tpu):
@@ -86,7 +92,7 @@ def test_the_variable_gives_the_device_to_torch_pjrt_and_torch_tpu_is_not_even_l
         assert "torch_pjrt's stand-in" in str(error)
     else:
         assert False
-    """, "ours", TORCH_PJRT_DRIVER="torch_pjrt", TORCH_PJRT_COMPAT="0", TPU_LIBRARY_PATH=_selection.select().path)
+    """, "ours", TORCH_PJRT_DRIVER="torch_pjrt", TORCH_PJRT_COMPAT="0", prelude=CHIP + IMPORT, TPU_LIBRARY_PATH=_selection.select().path)
     assert "torch_tpu was loaded" not in output
 
 
@@ -95,7 +101,8 @@ def test_a_torch_tpu_that_was_faster_is_told(torch_tpu):
     (sentence,) = sentences
     assert "another package has taken" in sentence and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in sentence, sentence
     assert torch.tpu.__name__ == "torch_tpu.tpu"
-    """, "theirs", TORCH_PJRT_DRIVER="torch_pjrt", TPU_LIBRARY_PATH="/a/chip/is/here.so")
+    """, "theirs", prelude=CHIP + IMPORT, TORCH_PJRT_DRIVER="torch_pjrt",
+           TPU_LIBRARY_PATH="/a/chip/is/here.so")
 
 
 @pytest.mark.parametrize("chosen, words", [("torch_tpu", ""), ("torch_xla", "torch_xla is not installed"),
@@ -182,6 +189,7 @@ def test_the_order_of_selection_is_the_documented_one(libtpu, tmp_path, monkeypa
     monkeypatch.delenv("TPU_LIBRARY_PATH")
     assert _selection.select()[:2] == (str(libtpu), "tpu") and not _selection.select().variable
     monkeypatch.setattr(_chips, "DEV", tmp_path / "none")
+    monkeypatch.setenv("TPU_LIBRARY_PATH", str(libtpu))  # as `import jax` does
     assert _selection.select()[:2] == (_selection._find(cpu), "cpu")
 
 

@@ -126,11 +126,17 @@ def test_another_torch_is_told_when_the_device_is_used_and_the_cpu_works():
     """, prelude="", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
-@pytest.mark.parametrize("damage", ["another Python", "not a library", "absent"])
+@pytest.mark.parametrize("damage", ["another Python", "not a library", "absent", "a part that fails"])
 def test_a_package_that_does_not_load_never_breaks_import_torch(tmp_path, damage):
     """As after an upgrade of Python, or half an installation. The package is found through its entry point."""
     package = tmp_path / "torch_pjrt"
-    shutil.copytree(Path(torch_pjrt.__file__).parent, package, ignore=shutil.ignore_patterns("_C*", "__pycache__"))
+    shutil.copytree(Path(torch_pjrt.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    library = next(package.glob("_C*.so"))
+    if damage == "a part that fails":
+        with open(package / "_compat.py", "a") as file:
+            file.write("\n\ndef apply(others):\n    raise OSError('no _C here')\n")
+    else:
+        library.unlink()
     if damage == "not a library":
         (package / "_C.so").write_text("half of a file")
     elif damage == "another Python":  # what CPython says of a module whose symbols it lacks

@@ -27,6 +27,10 @@ OPS = {
     "times a 0-d tensor, in place": lambda x: x.clone().mul_(torch.tensor(2.0, device=x.device)),
     "over a number": lambda x: x / 4,
     "mask of a dense tensor": lambda x: torch.arange(24.0, device=x.device).view(3, 4, 2).sparse_mask(x.coalesce()),
+    "of a dense tensor": lambda x: x.to_dense().to_sparse(),
+    "of a dense tensor, rows": lambda x: x.to_dense().to_sparse(1),
+    "of a number": lambda x: torch.tensor(3.0, device=x.device).to_sparse(),
+    "of none": lambda x: torch.zeros(2, 0, 3, device=x.device).to_sparse(2),
     "sum": lambda x: torch.sparse.sum(x),
 }
 
