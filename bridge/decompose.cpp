@@ -37,7 +37,7 @@ class NodeWriter final : public Writer {
  private:
   void device_tensor(const Argument &argument, const Tensor &tensor) override {
     if (argument.shape_only) {
-      pj_call_shape(call_, to_pj(tensor.scalar_type()), static_cast<int>(tensor.dim()), tensor.sizes().data());
+      pj_call_shape(call_, to_pj(tensor.scalar_type()), argument.dtype_only ? 0 : static_cast<int>(tensor.dim()), tensor.sizes().data());
       operands.push_back(0);
     } else {
       operands.push_back(builder_.write_tensor(call_, tensor));

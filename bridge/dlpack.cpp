@@ -14,6 +14,7 @@ DLManagedTensorVersioned *to_host_dlpack(const at::Tensor &tensor) {
               "only a tpu tensor that needs no gradient and is no lazy conjugate or negative can be exported");
   size_t offset;
   pj_storage *storage = storage_of(*tensor.storage().unsafeGetStorageImpl(), &offset);
+  check(pj_storage_compact(storage));
   pj_value *value = pj_storage_value(storage);
   uint64_t flags = DLPACK_FLAG_BITMASK_READ_ONLY;
   at::Tensor host;

@@ -39,12 +39,13 @@ enum class Kind : uint8_t {
 // How an argument of the twin is written into the words.
 struct Argument {
   Kind kind;
-  int16_t source;   // argument of the overload; -1: None; Mutation::kOutDtype
-  bool constant;    // a number that is part of the key
-  bool special;     // a number that is where pj_number_is_special
-  bool shape_only;  // a tensor of which only dtype and sizes are
-  bool lengths;     // integers of which only the largest is
-  bool number;      // a 0-d CPU tensor may stand here
+  int16_t source;           // argument of the overload; -1: None; Mutation::kOutDtype
+  bool constant = false;    // a number that is part of the key
+  bool special = false;     // a number that is where pj_number_is_special
+  bool shape_only = false;  // a tensor of which only dtype and sizes are
+  bool dtype_only = false;  // and of these not the sizes
+  bool lengths = false;     // integers of which only the largest is
+  bool number = false;      // a 0-d CPU tensor may stand here
   // A number that is the schema's default (alpha=1) is part of the key: programs without it are smaller, and there are
   // at most two.
   std::optional<c10::IValue> usual;

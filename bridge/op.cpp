@@ -122,7 +122,7 @@ Op::Op(const c10::OperatorHandle &handle) : handle(handle) {
       break;
     }
     int source = twin_schema == &schema ? static_cast<int>(i) : mutation->inputs[i];
-    arguments.push_back({*kind, static_cast<int16_t>(source), false, false, false, false, true, {}});
+    arguments.push_back({.kind = *kind, .source = static_cast<int16_t>(source), .number = true});
     const auto &usual = twin_schema->arguments()[i].default_value();
     if (*kind == Kind::kNumber && usual && (usual->isInt() || usual->isDouble())) arguments.back().usual = usual;
     if (source >= 0 && mutation && mutation->kind != Mutation::kHidden)
@@ -174,11 +174,12 @@ void Op::ask_core() {
     lowering = pj_op_has_lowering(twin);
     flags = pj_op_flags(twin);
     uint32_t statics = pj_op_statics(twin), shapes = pj_op_shape_only(twin), specials = pj_op_specials(twin),
-             lengths = pj_op_lengths(twin);
+             lengths = pj_op_lengths(twin), dtypes = pj_op_dtype_only(twin);
     for (size_t i = 0; i < arguments.size() && i < 32; ++i) {
       arguments[i].constant = statics >> i & 1;
       arguments[i].special = specials >> i & 1;
       arguments[i].shape_only = shapes >> i & 1;
+      arguments[i].dtype_only = dtypes >> i & 1;
       arguments[i].lengths = lengths >> i & 1;
       has_lengths |= arguments[i].lengths;
     }

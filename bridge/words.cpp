@@ -140,7 +140,7 @@ void Writer::tensor(const Argument &argument, const Tensor &tensor) {
 
 void Writer::device_tensor(const Argument &argument, const Tensor &tensor) {
   if (argument.shape_only) {
-    pj_call_shape(call_, to_pj(tensor.scalar_type()), static_cast<int>(tensor.dim()), tensor.sizes().data());
+    pj_call_shape(call_, to_pj(tensor.scalar_type()), argument.dtype_only ? 0 : static_cast<int>(tensor.dim()), tensor.sizes().data());
   } else {
     write_tensor(call_, tensor);
   }

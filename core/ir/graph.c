@@ -43,7 +43,7 @@ static pj_status check_ref(const pj_graph *g, const pj_signature *s, uint32_t i,
   const pj_operand *o = &s->operands[i];
   bool fits = false;
   switch (ref.kind) {
-    case PJ_REF_VALUE: fits = !o->is_number && ref.index < g->value_count && pj_type_equal(&g->values[ref.index], &o->base); break;
+    case PJ_REF_VALUE: fits = !o->is_number && ref.index < g->value_count && pj_type_has_room_for(&g->values[ref.index], &o->base); break;
     case PJ_REF_NUMBER: fits = o->is_number && ref.index < g->number_count && g->numbers[ref.index] == o->base.dtype; break;
     case PJ_REF_CONSTANT:
       fits = o->is_number && ref.index < g->constant_count && g->constants[ref.index].dtype == o->base.dtype;

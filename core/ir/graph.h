@@ -42,7 +42,7 @@ pj_status pj_graph_add_input(pj_graph *graph, const pj_type *type, uint32_t *out
 pj_status pj_graph_add_number(pj_graph *graph, pj_dtype dtype, uint32_t *out_number);
 pj_status pj_graph_add_constant(pj_graph *graph, pj_constant constant, uint32_t *out_constant);
 // `refs`: one an operand of the signature. INVALID_ARGUMENT when one does not exist or has another type than the
-// signature says.
+// signature says; one that has room for it is cut to it.
 pj_status pj_graph_add_node(pj_graph *graph, const pj_signature *signature, const pj_ref *refs, uint32_t *out_first_value);
 
 void pj_graph_clear(pj_graph *graph);  // frees its arrays

@@ -60,7 +60,7 @@ static pj_operand *new_operand(reader *r) {
     s->operands = grown;
   }
   pj_operand *operand = &s->operands[s->operand_count];
-  *operand = (pj_operand){.start = -1};
+  *operand = (pj_operand){.start = -1, .room = -1, .length = -1};
   return operand;
 }
 
@@ -94,6 +94,10 @@ static void read_tensor(reader *r, uint64_t word, bool has_value) {
     o->start = flags & PJ_TENSOR_MOVES ? STARTS : -1;
     if (o->start >= 0 && o->view.offset) fail(r, "a view that moves and has an offset");
   }
+  if (flags & PJ_TENSOR_ROOM) {
+    o->room = (int32_t)(word >> 48 & 0xff);
+    if (!has_value || o->room >= o->view.rank) fail(r, "the dimension of a tensor that has room");
+  }
   o->has_value = has_value;
   o->own = o->view.dtype;
   o->weight = o->view.rank ? PJ_WEIGHT_TENSOR : PJ_WEIGHT_ZERO_DIM;
@@ -110,7 +114,8 @@ static void add_start(reader *r, int32_t *start) {
   ++r->signature->operand_count;
 }
 
-// Starts are numbers of their own behind all others: those of views first, then those of arguments, in order.
+// Starts are numbers of their own behind all others: those of views first, then those of arguments, in order. Behind them
+// are the lengths of what has room.
 static void add_starts(reader *r) {
   pj_signature *s = r->signature;
   uint32_t tensors = s->operand_count;
@@ -120,6 +125,12 @@ static void add_starts(reader *r) {
     s->operands[i].start = start;
   }
   for (uint32_t i = 0; i < s->argument_count && !r->status; ++i) add_start(r, &s->arguments[i].start);
+  for (uint32_t i = 0; i < tensors && !r->status; ++i) {
+    if (s->operands[i].room < 0) continue;
+    int32_t length = STARTS;
+    add_start(r, &length);
+    s->operands[i].length = length;
+  }
 }
 
 static void read_number(reader *r, uint64_t word) {

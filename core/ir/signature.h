@@ -13,6 +13,8 @@ typedef struct pj_operand {
   bool is_number;
   bool has_value;    // false: PJ_ARG_SHAPE, only the shape may be used
   int32_t start;     // the operand, an s64 number, that says where the view starts; -1: at view.offset
+  int32_t room;      // the view's dimension of which only the beginning counts, the rest is room; -1: all of it counts
+  int32_t length;    // the operand, an s64 number, that says how much of it counts
   uint8_t weight;    // PJ_WEIGHT_*
   pj_dtype own;      // dtype for type promotion
 } pj_operand;
@@ -35,6 +37,7 @@ typedef struct pj_result {
   int64_t strides[PJ_MAX_RANK];    // PyTorch's strides
   pj_type value;                   // dims in memory order
   int permutation[PJ_MAX_RANK];    // value dim i is logical dim permutation[i]
+  int32_t room;                    // with a call's `room`: the logical dim of which only the beginning counts; -1: all of it
 } pj_result;
 
 typedef struct pj_signature {

@@ -30,6 +30,12 @@ bool pj_type_equal(const pj_type *a, const pj_type *b) {
   return true;
 }
 
+bool pj_type_has_room_for(const pj_type *array, const pj_type *type) {
+  bool fits = array->dtype == type->dtype && array->rank == type->rank;
+  for (int d = 0; fits && d < type->rank; ++d) fits = array->dims[d] >= type->dims[d];
+  return fits;
+}
+
 void pj_row_major_strides(int rank, const int64_t *dims, int64_t *out_strides) {
   int64_t stride = 1;
   for (int i = rank - 1; i >= 0; --i) {

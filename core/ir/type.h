@@ -30,6 +30,9 @@ pj_status pj_type_check(const pj_type *type);
 // The same dtype and the same dims.
 bool pj_type_equal(const pj_type *a, const pj_type *b);
 
+// The same dtype and rank, and no dim less: the first elements of each dim of `array` are a `type`, the rest is room.
+bool pj_type_has_room_for(const pj_type *array, const pj_type *type);
+
 // Strides in elements of a dense row-major array with these dims; a size of 0 counts as 1, as in PyTorch.
 void pj_row_major_strides(int rank, const int64_t *dims, int64_t *out_strides);
 

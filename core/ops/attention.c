@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ops/reduce.h"
+#include "ops/room.h"
 
 typedef struct attention {
   int64_t batch, heads, groups, rows, columns;  // groups: query heads a key head; rows, columns: lengths of q and of k
@@ -72,8 +73,9 @@ static hlo_value products_of(hlo *h, const attention *a) {
   return hlo_mul(h, as_scores(h, a, times_transposed(h, a, a->q, a->k)), a->scale);
 }
 
-// scale * q k^T + bias, and -inf where a boolean bias is false or, when causal, the key comes after the query
-static hlo_value scores_of(pj_lowering *l, const attention *a, int bias_argument, bool causal) {
+// scale * q k^T + bias, and -inf where a boolean bias is false, the key lies in room or, when causal, the key comes
+// after the query
+static hlo_value scores_of(pj_lowering *l, const attention *a, int key_argument, int bias_argument, bool causal) {
   hlo *h = l->h;
   hlo_value s = products_of(h, a);
   hlo_value masked = hlo_lowest(h, a->math);
@@ -86,6 +88,8 @@ static hlo_value scores_of(pj_lowering *l, const attention *a, int bias_argument
     hlo_value query = hlo_iota(h, PJ_S32, 4, s.dims, 2), key = hlo_iota(h, PJ_S32, 4, s.dims, 3);
     s = hlo_select(h, hlo_le(h, key, query), s, masked);
   }
+  const pj_operand *keys = pj_operand_of(l, key_argument);
+  if (keys->room >= 0) s = hlo_select(h, pj_room_counts(l, keys, 4, s.dims, 3), s, masked);
   return as_rows(h, a, s);
 }
 
@@ -135,8 +139,9 @@ enum { OUTPUT, LOGSUMEXP, SEED, OFFSET };
 static void lower_attention(pj_lowering *l) {
   hlo *h = l->h;
   attention a;
-  if (!require_no_dropout(l, 4) || !attention_of(l, pj_tensor(l, 0), pj_tensor(l, 1), pj_tensor(l, 2), 7, &a)) return;
-  hlo_value logsumexp, out = mixed_by(h, &a, scores_of(l, &a, 3, pj_bool(l, 5)), &logsumexp);
+  hlo_value v = pj_room_filled(l, pj_operand_of(l, 2), pj_tensor(l, 2), PJ_ROOM_ZERO);  // a weight of 0 times anything but NaN
+  if (!require_no_dropout(l, 4) || !attention_of(l, pj_tensor(l, 0), pj_tensor(l, 1), v, 7, &a)) return;
+  hlo_value logsumexp, out = mixed_by(h, &a, scores_of(l, &a, 1, 3, pj_bool(l, 5)), &logsumexp);
   pj_return_reshaped(l, OUTPUT, out);
   pj_return_reshaped(l, LOGSUMEXP, logsumexp);
   for (int i = SEED; i <= OFFSET; ++i)
@@ -162,7 +167,7 @@ static void lower_attention_backward(pj_lowering *l) {
   if (!require_no_dropout(l, 12) || !attention_of(l, pj_tensor(l, 1), pj_tensor(l, 2), pj_tensor(l, 3), 16, &a)) return;
   hlo_value grad = by_key_head(h, &a, pj_tensor(l, 0), a.groups), out = by_key_head(h, &a, pj_tensor(l, 6), a.groups);
   hlo_value logsumexp = hlo_convert(h, as_row_numbers(h, &a, pj_tensor(l, 7)), a.math);
-  gradients g = gradients_of(h, &a, scores_of(l, &a, 4, pj_bool(l, 13)), logsumexp, out, grad);
+  gradients g = gradients_of(h, &a, scores_of(l, &a, 2, 4, pj_bool(l, 13)), logsumexp, out, grad);
   pj_return_reshaped(l, 0, g.q);
   pj_return_reshaped(l, 1, g.k);
   pj_return_reshaped(l, 2, g.v);

@@ -52,9 +52,19 @@ static void lower_as_type(pj_lowering *l) {
   pj_return(l, 0, pj_view_as_type(l->h, pj_tensor(l, 0), &type));
 }
 
+// pj::grow(self, dim, size): self, in an array of that size along `dim` (ops/room.h)
+static void lower_grow(pj_lowering *l) {
+  hlo_value x = pj_tensor(l, 0);
+  pj_type type = pj_result_type(l, 0);
+  int64_t low[PJ_MAX_RANK] = {0}, high[PJ_MAX_RANK];
+  for (int d = 0; d < x.rank; ++d) high[d] = type.dims[d] - x.dims[d];
+  pj_return(l, 0, hlo_pad(l->h, x, hlo_constant(l->h, type.dtype, 0), low, high, NULL));
+}
+
 PJ_LOWERINGS(builtin_lowerings) = {
     {"pj::copy", lower_copy, 0, 0, 0},
     {"pj::write", lower_write, PJ_OP_WRITES, 0, 0},
+    {"pj::grow", lower_grow},
     {"pj::zeros", lower_zeros, 0, 0, 0},
     {"pj::as_type", lower_as_type, 0, 0, 0},
     {0},

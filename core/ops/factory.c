@@ -180,11 +180,11 @@ static void lower_triu_indices(pj_lowering *l) {
 PJ_LOWERINGS(factory_lowerings) = {
     {"aten::zeros", lower_zeros},
     {"aten::zeros_like", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
-    {"aten::new_zeros", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
+    {"aten::new_zeros", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0), .dtype_only = PJ_DTYPE_ONLY(0)},
     {"aten::zero", lower_zeros, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::ones", lower_ones},
     {"aten::ones_like", lower_ones, .shape_only = PJ_SHAPE_ONLY(0)},
-    {"aten::new_ones", lower_ones, .shape_only = PJ_SHAPE_ONLY(0)},
+    {"aten::new_ones", lower_ones, .shape_only = PJ_SHAPE_ONLY(0), .dtype_only = PJ_DTYPE_ONLY(0)},
     {"aten::scalar_tensor", lower_scalar_tensor},
     {"prims::scalar_tensor", lower_scalar_tensor},
     {"aten::full", lower_full},
@@ -194,7 +194,7 @@ PJ_LOWERINGS(factory_lowerings) = {
     {"aten::fill.Scalar", lower_full, .shape_only = PJ_SHAPE_ONLY(0)},
     {"prims::fill", lower_full, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::fill.Tensor", lower_fill_tensor, .shape_only = PJ_SHAPE_ONLY(0)},
-    {"aten::new_full", lower_new_full, .shape_only = PJ_SHAPE_ONLY(0)},
+    {"aten::new_full", lower_new_full, .shape_only = PJ_SHAPE_ONLY(0), .dtype_only = PJ_DTYPE_ONLY(0)},
 
     {"aten::copy", lower_copy, .shape_only = PJ_SHAPE_ONLY(0)},
     {"aten::_to_copy", lower_clone},

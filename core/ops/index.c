@@ -4,10 +4,6 @@
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
-static hlo_value index_constant(pj_lowering *l, hlo_value like, int64_t value) {
-  return hlo_constant_int(l->h, like.dtype, value);
-}
-
 // A signed type in which -size and size fit.
 static hlo_value index_widen(pj_lowering *l, hlo_value indices, int64_t size) {
   bool fits = indices.dtype == PJ_S64 || (indices.dtype == PJ_S32 && size <= INT32_MAX);
@@ -18,27 +14,37 @@ static hlo_value index_narrow(pj_lowering *l, hlo_value indices, int64_t size) {
   return hlo_convert(l->h, indices, size <= INT32_MAX ? PJ_S32 : PJ_S64);
 }
 
-// Keeps that some index lies outside [low, size).
-static void record_range(pj_lowering *l, hlo_value indices, int64_t low, int64_t size) {
+// Keeps that some index lies outside [low, size); 0-d.
+static void record_range(pj_lowering *l, hlo_value indices, hlo_value low, hlo_value size) {
   hlo *h = l->h;
-  hlo_value below = hlo_lt(h, indices, index_constant(l, indices, low));
-  hlo_value above = hlo_ge(h, indices, index_constant(l, indices, size));
+  hlo_value below = hlo_lt(h, indices, low), above = hlo_ge(h, indices, size);
   hlo_value any = hlo_reduce_all(h, HLO_OR, hlo_or(h, below, above));
   l->index_error = l->index_error.id < 0 ? any : hlo_or(h, l->index_error, any);
 }
 
-hlo_value pj_index_check(pj_lowering *l, hlo_value indices, int64_t size) {
+// `counts`: how much of a dimension of `size` counts, 0-d of the indices' dtype.
+static hlo_value check_wrapped(pj_lowering *l, hlo_value indices, hlo_value counts, int64_t size) {
   hlo *h = l->h;
+  record_range(l, indices, hlo_neg(h, counts), counts);
+  hlo_value negative = hlo_lt(h, indices, hlo_constant_int(h, indices.dtype, 0));
+  return index_narrow(l, hlo_select(h, negative, hlo_add(h, indices, counts), indices), size);
+}
+
+hlo_value pj_index_check(pj_lowering *l, hlo_value indices, int64_t size) {
   indices = index_widen(l, indices, size);
-  record_range(l, indices, -size, size);
-  hlo_value negative = hlo_lt(h, indices, index_constant(l, indices, 0));
-  hlo_value wrapped = hlo_select(h, negative, hlo_add(h, indices, index_constant(l, indices, size)), indices);
-  return index_narrow(l, wrapped, size);
+  return check_wrapped(l, indices, hlo_constant_int(l->h, indices.dtype, size), size);
+}
+
+// Of dimension `dim` of a tensor argument, which may have room there.
+static hlo_value index_check_of(pj_lowering *l, hlo_value indices, const pj_operand *tensor, int dim, int64_t size) {
+  if (!tensor || tensor->room != dim) return pj_index_check(l, indices, size);
+  indices = hlo_convert(l->h, indices, PJ_S64);
+  return check_wrapped(l, indices, l->operands[tensor->length], size);
 }
 
 hlo_value pj_index_check_from_zero(pj_lowering *l, hlo_value indices, int64_t size) {
   indices = index_widen(l, indices, size);
-  record_range(l, indices, 0, size);
+  record_range(l, indices, hlo_constant_int(l->h, indices.dtype, 0), hlo_constant_int(l->h, indices.dtype, size));
   return index_narrow(l, indices, size);
 }
 
@@ -87,7 +93,7 @@ pj_positions pj_positions_of_list(pj_lowering *l, int list, int rank, const int6
                     "tensors used as indices must be long, int, byte or bool tensors"))
       return at;
     at.indexed[d] = true;
-    at.indices[d] = pj_index_check(l, index, sizes[d]);
+    at.indices[d] = index_check_of(l, index, pj_operand_of(l, 0), d, sizes[d]);
     pj_dtype wider = wider_index(shape.dtype, at.indices[d].dtype);
     shape = broadcast_shape(shape, at.indices[d]);
     shape.dtype = wider;
@@ -263,7 +269,7 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, const pj_target *to, con
   for (int b = 0; b < target.rank; ++b) {
     bool spans = window_of[b] >= 0 && view->sizes[window_of[b]] == target.dims[b];
     bool at_zero = spans || (!moves && where.start[b] == 0);
-    if (!moves || spans) start[b] = index_constant(l, grid, where.start[b]);
+    if (!moves || spans) start[b] = hlo_constant_int(l->h, grid.dtype, where.start[b]);
     hlo_value column = {.id = -1};
     for (int v = 0; v < view->rank; ++v) {
       if (where.base_dim[v] != b || window_of[b] == v) continue;
@@ -275,7 +281,7 @@ hlo_value pj_positions_write(pj_lowering *l, hlo_op op, const pj_target *to, con
       } else {
         index = hlo_iota(h, grid.dtype, grid.rank, grid.dims, grid_dim[v]);
       }
-      if (where.step[v] != 1) index = hlo_mul(h, index, index_constant(l, grid, where.step[v]));
+      if (where.step[v] != 1) index = hlo_mul(h, index, hlo_constant_int(l->h, grid.dtype, where.step[v]));
       column = column.id < 0 ? index : hlo_add(h, column, index);
     }
     if (column.id < 0) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "ops/room.h"
 
 static const pj_argument *argument(const pj_lowering *l, int i) {
   static const pj_argument absent = {.kind = PJ_ARG_NONE, .start = -1};
@@ -29,7 +30,9 @@ static hlo_value operand_value(pj_lowering *l, uint32_t index) {
   if (!o->has_value)
     return hlo_fail(l->h, PJ_INTERNAL, "%s: the values of operand %u are not read (PJ_SHAPE_ONLY)", l->signature->name, index);
   if (o->is_number) return hlo_convert(l->h, l->operands[index], o->own);
-  return o->identity ? l->operands[index] : pj_view_read(l->h, l->operands[index], &o->view, start_of(l, o));
+  hlo_value x = o->identity ? l->operands[index] : pj_view_read(l->h, l->operands[index], &o->view, start_of(l, o));
+  if (l->room_size && o->room >= 0 && x.dims[o->room] > l->room_size) x = hlo_slice_dim(l->h, x, o->room, 0, l->room_size);
+  return pj_room_filled(l, o, x, (pj_room_fill)l->room_fill);
 }
 
 static pj_type operand_type(const pj_operand *o) {
@@ -38,16 +41,19 @@ static pj_type operand_type(const pj_operand *o) {
   return type;
 }
 
-hlo_value pj_tensor(pj_lowering *l, int i) {
+const pj_operand *pj_operand_of(const pj_lowering *l, int i) {
   const pj_argument *a = argument(l, i);
-  if (a->kind != PJ_ARG_TENSOR && a->kind != PJ_ARG_SHAPE && a->kind != PJ_ARG_NUMBER) return wrong_kind(l, i, "tensor");
-  return operand_value(l, a->first);
+  bool has = a->kind == PJ_ARG_TENSOR || a->kind == PJ_ARG_SHAPE || a->kind == PJ_ARG_NUMBER;
+  return has ? &l->signature->operands[a->first] : NULL;
+}
+
+hlo_value pj_tensor(pj_lowering *l, int i) {
+  return pj_operand_of(l, i) ? operand_value(l, argument(l, i)->first) : wrong_kind(l, i, "tensor");
 }
 
 pj_type pj_tensor_type(pj_lowering *l, int i) {
-  const pj_argument *a = argument(l, i);
-  if (a->kind == PJ_ARG_TENSOR || a->kind == PJ_ARG_SHAPE || a->kind == PJ_ARG_NUMBER)
-    return operand_type(&l->signature->operands[a->first]);
+  const pj_operand *o = pj_operand_of(l, i);
+  if (o) return operand_type(o);
   wrong_kind(l, i, "tensor");
   return (pj_type){0};
 }

@@ -16,6 +16,8 @@ typedef struct pj_lowering {
   const hlo_value *operands;   // bases and numbers, in signature order; has_value false: invalid value
   hlo_value *results;          // in memory order, filled by pj_return
   bool *returned;
+  int room_fill;               // what is found in the room of operands: pj_room_fill (ops/room.h)
+  int64_t room_size;           // of operands' dimensions with room; 0: what their arrays have
   hlo_value index_error;       // 0-d PRED: some index is out of range; id < 0 while nothing was checked (ops/index.h)
 } pj_lowering;
 
@@ -23,6 +25,7 @@ typedef struct pj_lowering {
 
 pj_argument_kind pj_kind(const pj_lowering *l, int argument);       // PJ_ARG_NONE outside the argument list
 bool pj_present(const pj_lowering *l, int argument);                // not None (and inside the argument list)
+const pj_operand *pj_operand_of(const pj_lowering *l, int argument);  // of a tensor or number argument; else NULL
 hlo_value pj_tensor(pj_lowering *l, int argument);                  // as PyTorch sees it; a number gives a 0-d value of its own dtype
 pj_type pj_tensor_type(pj_lowering *l, int argument);               // dtype and sizes, also of shape-only tensors
 int pj_list_count(const pj_lowering *l, int argument);              // of any list argument
@@ -91,6 +94,8 @@ enum {
 #define PJ_STATIC(i) (1u << (i))
 // Bits of tensor arguments of which only the shape matters (fill, zeros_like, normal_): the value is not even computed.
 #define PJ_SHAPE_ONLY(i) (1u << (i))
+// Of those, the ones of which only the dtype matters (new_ones): they come without dimensions.
+#define PJ_DTYPE_ONLY(i) (1u << (i))
 // Bits of integer arguments that say where something starts (an index, a slice): part of the program for the first few
 // values, then run-time inputs, as the starts of views are (run/starts.c). Read with pj_start.
 #define PJ_START(i) (1u << (i))
@@ -108,6 +113,7 @@ typedef struct pj_lowering_entry {
   uint32_t starts;
   uint32_t specials;
   uint32_t lengths;
+  uint32_t dtype_only;
 } pj_lowering_entry;
 
 // One table a file, ended by {0}; every table is listed in ops/table.c.

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "ops/lowering.h"
+#include "ops/room.h"
 
 typedef struct writer {
   hlo *h;
@@ -56,6 +56,24 @@ static hlo_value resolve(writer *w, pj_ref ref) {
   }
 }
 
+// The smallest size of a dimension with room; 0: there is none.
+static int64_t least_room(const pj_signature *s) {
+  int64_t least = 0;
+  for (uint32_t i = 0; i < s->operand_count; ++i) {
+    const pj_operand *o = &s->operands[i];
+    if (o->room >= 0 && (!least || o->view.sizes[o->room] < least)) least = o->view.sizes[o->room];
+  }
+  return least;
+}
+
+// The beginning of a value that has room for the type (pj_type_has_room_for).
+static hlo_value fitted(hlo *h, hlo_value x, const pj_type *type) {
+  const int64_t zeros[PJ_MAX_RANK] = {0};
+  bool fits = true;
+  for (int d = 0; d < x.rank; ++d) fits = fits && x.dims[d] == type->dims[d];
+  return fits || x.id < 0 ? x : hlo_slice(h, x, zeros, type->dims, NULL);
+}
+
 static pj_status write_node(writer *w, uint32_t index) {
   const pj_node *node = &w->graph->nodes[index];
   const pj_signature *s = node->signature;
@@ -66,9 +84,14 @@ static pj_status write_node(writer *w, uint32_t index) {
   pj_status status = NULL;
   if (operands && returned) {
     for (uint32_t i = 0; i < s->operand_count; ++i)
-      operands[i] = s->operands[i].has_value ? resolve(w, w->graph->refs[node->first_ref + i]) : (hlo_value){.id = -1};
+      operands[i] = s->operands[i].has_value ? fitted(w->h, resolve(w, w->graph->refs[node->first_ref + i]), &s->operands[i].base)
+                                             : (hlo_value){.id = -1};
     pj_lowering l = {.h = w->h, .signature = s, .operands = operands, .results = w->values + node->first_value,
                      .returned = returned, .index_error = {.id = -1}};
+    int64_t least = least_room(s);
+    const pj_room_rule *rule = least ? pj_room_find(s->name) : NULL;
+    if (rule) l.room_fill = (int)rule->fill;
+    if (rule && rule->joins) l.room_size = least;
     entry->lower(&l);
     for (uint32_t i = 0; i < s->result_count && !hlo_failed(w->h); ++i)
       if (!returned[i]) status = pj_error(PJ_INTERNAL, "the lowering of %s does not give result %u", s->name, i);

@@ -1,6 +1,7 @@
 // Ops that move elements without computing: joining, repeating, turning, rolling, shuffling, cutting triangles.
 #include "ops/lowering.h"
 #include "ops/reduce.h"
+#include "ops/room.h"
 
 // ---- joining --------------------------------------------------------------------------------------------------------
 
@@ -29,8 +30,30 @@ static void return_joined(pj_lowering *l, int dim, bool new_dim) {
   pj_return(l, 0, count ? hlo_concatenate(h, parts, count, dim) : hlo_full(h, type.dtype, type.rank, type.dims, 0));
 }
 
+// The first tensor has room for the others: they are written behind what counts of it.
+static void return_grown(pj_lowering *l, int dim) {
+  hlo *h = l->h;
+  pj_type type = pj_result_type(l, 0);
+  const pj_signature *s = l->signature;
+  const pj_operand *first = &s->operands[s->elements[s->arguments[0].first]];
+  hlo_value grown = hlo_convert(h, pj_list_tensor(l, 0, 0), type.dtype), start[PJ_MAX_RANK];
+  hlo_value end = l->operands[first->length];
+  for (int d = 0; d < type.rank; ++d) start[d] = hlo_constant_int(h, PJ_S64, 0);
+  for (int i = 1; i < pj_list_count(l, 0); ++i) {
+    hlo_value x = hlo_convert(h, pj_list_tensor(l, 0, i), type.dtype);
+    start[dim] = end;
+    grown = hlo_dynamic_update_slice(h, grown, x, start);
+    end = hlo_add(h, end, hlo_constant_int(h, PJ_S64, x.dims[dim]));
+  }
+  pj_return(l, 0, grown);
+}
+
 // aten::cat(tensors, dim)
-static void lower_cat(pj_lowering *l) { return_joined(l, pj_dim(l, 1, pj_result_type(l, 0).rank), false); }
+static void lower_cat(pj_lowering *l) {
+  int dim = pj_dim(l, 1, pj_result_type(l, 0).rank);
+  if (pj_list_count(l, 0) && pj_list_present(l, 0, 0) && pj_room_is_growth(l->signature, dim)) return_grown(l, dim);
+  else return_joined(l, dim, false);
+}
 
 // aten::stack(tensors, dim)
 static void lower_stack(pj_lowering *l) { return_joined(l, pj_dim(l, 1, pj_result_type(l, 0).rank), true); }

@@ -26,8 +26,10 @@ void pj_call_grow(pj_call *c, uint32_t words) {
 void pj_call_clear(pj_call *c) {
   for (uint32_t i = 0; i < c->operand_count; ++i) pj_value_release(c->operands[i]);
   for (uint32_t i = 0; i < c->result_count; ++i) pj_value_release(c->results[i]);
+  pj_value_release(c->grown);
+  c->grown = NULL;
   c->word_count = c->operand_count = c->float_count = c->int_count = c->result_count = 0;
-  c->writes_base = c->hold = false;
+  c->writes_base = c->room = c->hold = false;
 }
 
 void pj_call_destroy(pj_call *c) {

@@ -10,6 +10,7 @@
 #include "ops/dynamic.h"
 #include "ops/lowering.h"
 #include "ops/program.h"
+#include "ops/room.h"
 #include "pj/run.h"
 #include "run/compiler.h"
 #include "run/trace.h"
@@ -18,6 +19,7 @@ struct pj_op {
   pj_runtime *runtime;
   char *name;
   const pj_lowering_entry *entry;   // NULL: no lowering
+  const pj_room_rule *room;         // NULL: it is not computed on arrays with room
   uint32_t id;
   struct pj_plan *newest;           // the plan made last, to say why another one was needed; guarded by the runtime's lock
 };
@@ -27,7 +29,9 @@ struct pj_value {
   atomic_uint refs;
   pj_device *device;
   pj_type *type;                    // in the same allocation; only dims below the rank are set
-  size_t bytes;
+  pj_type *array;                   // of its buffer: `type`, or another one that has room for it
+  int32_t room;                     // the dimension in which it has; -1: in none
+  size_t bytes, array_bytes;
   pj_buffer *buffer;                // NULL: queued or failed
   pj_status error;
   uint64_t region;                  // id of the region that the value last appeared in ...
@@ -57,10 +61,13 @@ struct pj_plan {
   uint32_t signature_count;
   uint32_t *outputs;                // value numbers of the results
   pj_tensor_spec *results;
+  int32_t *rooms;                   // one a result: the dimension of its array that has room, or -1
   uint32_t result_count;
   bool random;                      // its numbers differ each time
   bool checks_indices;              // so it runs even if nobody wants its results
   bool compiled;
+  bool refused;                     // its op does not compute on arrays with room as they are here; nothing else is set
+  bool grows;                       // aten::cat: its first tensor was met in other lengths, so its result gets room
   const char *reason;               // why the key was new
   char *line;                       // the user's source line that met it first
 };
@@ -166,6 +173,7 @@ struct pj_device {
   uint64_t seen;                    // regions of several ops so far, in adaptive eager
   pj_map shapes;                    // hash of a region's ops -> uint32_t: shapes they came in, in adaptive eager
   pj_map starts;                    // call key of views that move -> uint32_t: starts met so far
+  pj_map growths;                   // call key of aten::cat without its first tensor's length -> the lengths met
   pj_map programs;                  // region key -> pj_program
   pj_map numbers;                   // contents -> pj_buffer of run-time numbers
   pj_value live;                    // head of the list of live values
@@ -180,6 +188,7 @@ struct pj_device {
   pj_status deferred;               // an error to be told at the next synchronization
   pj_failure *failures;             // to be told when their threads end their ops
   uint32_t failure_count, failure_capacity;
+  pj_call room_call;                // that run/room.c writes
   uint64_t *scratch;                // for keys
   uint32_t scratch_capacity;
 };
@@ -238,10 +247,11 @@ static inline void pj_reserve(void *array, uint32_t count, uint32_t more, uint32
 // FAILED_PRECONDITION in a child after fork.
 pj_status pj_runtime_check(const pj_runtime *runtime);
 
-// A new queued value with `refs` references. The lock of `device` is held.
-pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs);
+// A new queued value with `refs` references. `array` has room for `type` in the dimension `room`, which may be none (yet, or
+// any more); -1: it is no other. The lock of `device` is held.
+pj_value *pj_value_create(pj_device *device, const pj_type *type, const pj_type *array, int room, unsigned refs);
 // A new value of one reference with its buffer, which it takes over; counts the memory. The lock is held.
-pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer);
+pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, const pj_type *array, int room, pj_buffer *buffer);
 // Retains a value that was found in the list of live values, unless nobody holds it any more. The lock is held.
 bool pj_value_retain_live(pj_value *value);
 // Gives the value its buffer. The lock is held.
@@ -256,10 +266,26 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes);
 // The result types of a sized call of a dynamic op, by the rule in the table.
 pj_status pj_dynamic_results(const pj_call *call, pj_tensor_spec out_specs[PJ_DYNAMIC_RESULTS], size_t *out_count);
 void pj_plan_destroy(void *plan);
+// The plan of exactly this call, or NULL. The lock is held.
+const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call);
+// Makes the plan of a call of one op with these results; NULL: a refused one.
+pj_status pj_plan_create_single(pj_device *device, const pj_call *call, const pj_result *results, uint32_t count);
 // The plan of the key in `call`, or NULL. The lock is held. A key that was never met may change meanwhile: once a few
 // calls differed only in where their views start, the starts become run-time numbers (PJ_TENSOR_MOVES).
 const pj_plan *pj_plan_find(pj_device *device, pj_call *call);
 
+// ---- room.c ----
+
+// How the call, whose plan is `plan`, is queued: as that plan says, or, where values with room are in it and its op has a
+// rule for them, as another plan on their arrays; the call's numbers are then those that this plan takes. *out_queued stays
+// NULL when that plan had to be made: find the call's plan again and ask again. The lock is held, may be given up
+// meanwhile, and is held again on return.
+pj_status pj_room_plan(pj_device *device, pj_call *call, const pj_plan *plan, const pj_plan **out_queued);
+// Whether a new call of an op with such a rule is one of a loop that grows, by the calls before. The lock is held.
+bool pj_device_grows(pj_device *device, const pj_op *op, const pj_signature *signature);
+
+// Words of an argument; the elements of a list of tensors or numbers are arguments of their own behind it.
+uint32_t pj_argument_words(const uint64_t *at);
 // Makes the starts in the call run-time numbers, where they can be. False: there are none.
 bool pj_call_release_starts(pj_call *call);
 // Whether another start of the views of this key (with starts released) is to be compiled in. The lock is held.
@@ -271,8 +297,8 @@ pj_region *pj_region_create(pj_device *device);  // empty
 void pj_region_give_back(pj_device *device, pj_region *region);
 void pj_region_destroy(pj_region *region);
 void pj_region_put_key(pj_region *region, uint64_t word);
-// Appends to the queue.
-pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const char *line);
+// Appends to the queue. The results are what `plan` says, in the arrays of `queued`: `plan`, or the one of the call with room.
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const pj_plan *queued, const char *line);
 // Appends op q of `from` to the region `one`. `last`, or NULL: of each input and output of `from` (by ref) the op that
 // uses it last: its reference then moves to `one`, and NULL is left.
 void pj_region_take_op(pj_region *one, pj_region *from, uint32_t q, const uint32_t *last);

@@ -6,20 +6,20 @@
 
 static uint32_t write_key(pj_device *device, const pj_call *call) {
   pj_reserve(&device->scratch, 0, call->word_count + 1, &device->scratch_capacity, sizeof *device->scratch);
-  device->scratch[0] = call->op->id | (uint64_t)call->writes_base << 32;
+  device->scratch[0] = call->op->id | (uint64_t)call->writes_base << 32 | (uint64_t)call->room << 33;
   memcpy(device->scratch + 1, call->words, call->word_count * sizeof *call->words);
   return call->word_count + 1;
 }
 
-static const pj_plan *lookup(pj_device *device, const pj_call *call) {
+const pj_plan *pj_plan_lookup(pj_device *device, const pj_call *call) {
   uint32_t words = write_key(device, call);
   return pj_map_find(&device->plans, pj_hash_words(device->scratch, words), device->scratch, words);
 }
 
 const pj_plan *pj_plan_find(pj_device *device, pj_call *call) {
-  const pj_plan *plan = lookup(device, call);
+  const pj_plan *plan = pj_plan_lookup(device, call);
   if (plan || !call->op->entry || call->op->entry->flags & PJ_OP_STORAGE || !pj_call_release_starts(call)) return plan;
-  plan = lookup(device, call);
+  plan = pj_plan_lookup(device, call);
   if (!plan && pj_device_compiles_start(device, device->scratch, call->word_count + 1)) pj_call_fix_starts(call);
   return plan;
 }
@@ -31,6 +31,7 @@ void pj_plan_destroy(void *argument) {
   free(plan->signatures);
   free(plan->outputs);
   free(plan->results);
+  free(plan->rooms);
   free(plan->line);
   pj_graph_clear(&plan->graph);
   free(plan);
@@ -45,7 +46,7 @@ static bool same_dims(int rank_a, const int64_t *a, int rank_b, const int64_t *b
 // Operands without the starts of views and arguments, which stand behind all others.
 static uint32_t visible_operands(const pj_signature *s) {
   uint32_t count = s->operand_count;
-  for (uint32_t i = 0; i < s->operand_count; ++i) count -= s->operands[i].start >= 0;
+  for (uint32_t i = 0; i < s->operand_count; ++i) count -= (uint32_t)(s->operands[i].start >= 0) + (s->operands[i].length >= 0);
   for (uint32_t i = 0; i < s->argument_count; ++i) count -= s->arguments[i].start >= 0;
   return count;
 }
@@ -77,6 +78,7 @@ static pj_result *to_results(const pj_tensor_spec *specs, size_t count) {
   pj_result *results = calloc(count + 1, sizeof *results);
   if (!results) return NULL;
   for (size_t i = 0; i < count; ++i) {
+    results[i].room = -1;
     results[i].logical.dtype = specs[i].dtype;
     results[i].logical.rank = specs[i].rank;
     if (specs[i].rank < 0 || specs[i].rank > PJ_MAX_RANK) continue;  // told by pj_signature_create
@@ -99,8 +101,10 @@ static pj_status add_operands(pj_graph *graph, const pj_signature *s, pj_ref *ou
 
 static pj_status fill_results(pj_plan *plan) {
   plan->results = calloc(plan->result_count + 1, sizeof *plan->results);
-  if (!plan->results) return out_of_memory();
+  plan->rooms = calloc(plan->result_count + 1, sizeof *plan->rooms);
+  if (!plan->results || !plan->rooms) return out_of_memory();
   for (uint32_t i = 0; i < plan->result_count; ++i) {
+    plan->rooms[i] = -1;
     for (uint32_t n = 0; n < plan->graph.node_count; ++n) {
       const pj_node *node = &plan->graph.nodes[n];
       uint32_t k = plan->outputs[i] - node->first_value;
@@ -110,6 +114,8 @@ static pj_status fill_results(pj_plan *plan) {
       plan->results[i].rank = r->logical.rank;
       memcpy(plan->results[i].sizes, r->logical.dims, sizeof plan->results[i].sizes);
       memcpy(plan->results[i].strides, r->strides, sizeof plan->results[i].strides);
+      for (int d = 0; d < r->value.rank && r->room >= 0; ++d)
+        if (r->permutation[d] == r->room) plan->rooms[i] = d;
     }
   }
   return NULL;
@@ -127,7 +133,7 @@ static pj_status check(pj_plan *plan) {
 
 // Makes the plan known, unless another thread was first. Takes it over.
 static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) {
-  pj_status status = check(plan);
+  pj_status status = plan->refused ? NULL : check(plan);
   if (status) {
     pj_plan_destroy(plan);
     return status;
@@ -151,12 +157,15 @@ static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) 
   if (first) {
     pj_op *op = (pj_op *)call->op;
     pthread_mutex_lock(&device->runtime->lock);
-    plan->reason = op->newest && op->newest->signature_count && plan->signature_count
+    plan->reason = call->room ? "new room"
+                   : op->newest && op->newest->signature_count && plan->signature_count
                        ? difference(op->newest->signatures[0], plan->signatures[0])
                        : "new op";
     added = pj_map_add(&device->plans, hash, device->scratch, words, plan);
-    if (added) op->newest = plan;
+    if (added && !call->room) op->newest = plan;
     pthread_mutex_unlock(&device->runtime->lock);
+    bool may_grow = !call->room && op->room && op->room->grows && plan->signature_count == 1;
+    plan->grows = may_grow && pj_device_grows(device, op, plan->signatures[0]);
   }
   pthread_mutex_unlock(&device->lock);
   if (added) return NULL;
@@ -164,29 +173,33 @@ static pj_status publish(pj_device *device, const pj_call *call, pj_plan *plan) 
   return first ? out_of_memory() : NULL;
 }
 
-static pj_status fill_single(pj_plan *plan, const pj_call *call, const pj_tensor_spec *specs, size_t count) {
-  pj_result *results = to_results(specs, count);
+static pj_status fill_single(pj_plan *plan, const pj_call *call, const pj_result *results, uint32_t count) {
   plan->signatures = calloc(1, sizeof *plan->signatures);
-  if (!results || !plan->signatures) {
-    free(results);
-    return out_of_memory();
-  }
-  pj_status status = pj_signature_create(call->op->name, call->words, call->word_count, call->writes_base, results,
-                                         (uint32_t)count, &plan->signatures[0]);
-  free(results);
-  PJ_TRY(status);
+  if (!plan->signatures) return out_of_memory();
+  PJ_TRY(pj_signature_create(call->op->name, call->words, call->word_count, call->writes_base, results, count,
+                             &plan->signatures[0]));
   plan->signature_count = 1;
   const pj_signature *s = plan->signatures[0];
   pj_ref *refs = calloc(s->operand_count + 1, sizeof *refs);
   plan->outputs = calloc(s->result_count + 1, sizeof *plan->outputs);
   uint32_t first = 0;
-  status = refs && plan->outputs ? add_operands(&plan->graph, s, refs) : out_of_memory();
+  pj_status status = refs && plan->outputs ? add_operands(&plan->graph, s, refs) : out_of_memory();
   if (!status) status = pj_graph_add_node(&plan->graph, s, refs, &first);
   free(refs);
   PJ_TRY(status);
   plan->result_count = s->result_count;
   for (uint32_t i = 0; i < plan->result_count; ++i) plan->outputs[i] = first + i;
   return NULL;
+}
+
+pj_status pj_plan_create_single(pj_device *device, const pj_call *call, const pj_result *results, uint32_t count) {
+  pj_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) return out_of_memory();
+  plan->refused = !results;
+  pj_status status = plan->refused ? NULL : fill_single(plan, call, results, count);
+  if (!status) return publish(device, call, plan);
+  pj_plan_destroy(plan);
+  return status;
 }
 
 pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor_spec *results, size_t count) {
@@ -197,11 +210,10 @@ pj_status pj_plan_create(pj_device *device, const pj_call *call, const pj_tensor
     PJ_TRY(pj_dynamic_results(call, by_rule, &count));
     results = by_rule;
   }
-  pj_plan *plan = calloc(1, sizeof *plan);
-  if (!plan) return out_of_memory();
-  pj_status status = fill_single(plan, call, results, count);
-  if (!status) return publish(device, call, plan);
-  pj_plan_destroy(plan);
+  pj_result *decoded = to_results(results, count);
+  if (!decoded) return out_of_memory();
+  pj_status status = pj_plan_create_single(device, call, decoded, (uint32_t)count);
+  free(decoded);
   return status;
 }
 

@@ -32,8 +32,8 @@ static bool is_full(const pj_runtime *runtime) {
 
 static bool is_long(const pj_runtime *runtime, const pj_region *region) {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < region->input_count; ++i) bytes += region->inputs[i]->bytes;
-  for (uint32_t i = 0; i < region->output_count; ++i) bytes += region->outputs[i]->bytes;
+  for (uint32_t i = 0; i < region->input_count; ++i) bytes += region->inputs[i]->array_bytes;
+  for (uint32_t i = 0; i < region->output_count; ++i) bytes += region->outputs[i]->array_bytes;
   return bytes >= LEAST_LONG_BYTES || strcmp(pj_client_platform(runtime->client), "cpu") != 0;
 }
 
@@ -42,23 +42,23 @@ void pj_region_look_outside(pj_region *region, pj_outside *out) {
   for (uint32_t i = 0; i < region->output_count; ++i) {
     if (held_by_region_only(region->outputs[i])) continue;
     pj_region_put_key(region, i);
-    out->bytes += region->outputs[i]->bytes;
+    out->bytes += region->outputs[i]->array_bytes;
     out->live[out->live_count++] = i;
   }
   pj_region_put_key(region, UINT64_MAX);
   for (uint32_t i = 0; i < region->input_count; ++i) {
     const pj_value *input = region->inputs[i];
     out->aliases[i] = -1;
-    if (input->bytes < LEAST_DONATED_BYTES || !held_by_region_only(input)) continue;
+    if (input->array_bytes < LEAST_DONATED_BYTES || !held_by_region_only(input)) continue;
     for (uint32_t k = 0; k < out->live_count && out->aliases[i] < 0; ++k) {
-      if (!pj_type_equal(region->outputs[out->live[k]]->type, input->type)) continue;
+      if (!pj_type_equal(region->outputs[out->live[k]]->array, input->array)) continue;
       bool taken = false;
       for (uint32_t j = 0; j < i && !taken; ++j) taken = out->aliases[j] == (int32_t)k;
       if (!taken) out->aliases[i] = (int32_t)k;
     }
     if (out->aliases[i] < 0) continue;
     ++out->donated;
-    out->bytes -= input->bytes;
+    out->bytes -= input->array_bytes;
     pj_region_put_key(region, (uint64_t)i << 32 | (uint32_t)out->aliases[i]);
   }
 }

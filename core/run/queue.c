@@ -374,10 +374,17 @@ pj_status pj_submit(pj_device *device, pj_call *call, const pj_plan **out_plan) 
   const char *line = pj_trace_collects(&device->runtime->trace) ? pj_trace_line(device->runtime) : NULL;
   pthread_mutex_lock(&device->lock);
   uint64_t since = device->point;
-  pj_status status = pj_device_wait_while(device, is_due, &since, ANOTHER_COMPILE);
-  pj_device_drain(device);
-  const pj_plan *plan = status ? NULL : pj_plan_find(device, call);
-  if (plan) status = pj_region_append(device, call, plan, line);
+  const pj_plan *plan = NULL, *queued = NULL;
+  pj_status status = NULL;
+  while (!queued) {
+    status = pj_device_wait_while(device, is_due, &since, ANOTHER_COMPILE);
+    pj_device_drain(device);
+    plan = status ? NULL : pj_plan_find(device, call);
+    if (!plan) break;
+    status = pj_room_plan(device, call, plan, &queued);
+    if (status) break;
+  }
+  if (queued) status = pj_region_append(device, call, plan, queued, line);
   if (status) pj_status_free(pj_device_take_failure(device));
   bool ends = plan && !status && !call->hold;
   if (ends) status = end_op(device);

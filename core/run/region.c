@@ -55,6 +55,12 @@ static void put_ref(pj_region *region, uint32_t ref) {
   pj_region_put_key(region, ref);
 }
 
+// Of an input with room, whose array is not what the plans say that read what counts of it: told apart from plans and refs
+// by its highest bit.
+static void put_room(pj_region *region, const pj_value *value) {
+  pj_region_put_key(region, 1ull << 63 | (uint64_t)value->room << 56 | (uint64_t)value->array->dims[value->room]);
+}
+
 // The ref of a value in the region, which takes the reference over: it is what keeps its inputs from being donated.
 static uint32_t take_operand(pj_region *region, pj_value *value) {
   if (value->region == region->id) {
@@ -65,6 +71,7 @@ static uint32_t take_operand(pj_region *region, pj_value *value) {
   pj_reserve(&region->inputs, region->input_count, 1, &region->input_capacity, sizeof *region->inputs);
   region->inputs[region->input_count] = value;
   value->region = region->id;
+  if (value->room >= 0) put_room(region, value);
   return value->ref = 2 * region->input_count++;
 }
 
@@ -99,7 +106,7 @@ static void put_output(pj_region *region, pj_value *value) {
   region->outputs[region->output_count++] = value;
 }
 
-pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const char *line) {
+pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan, const pj_plan *queued, const char *line) {
   for (uint32_t i = 0; i < call->operand_count; ++i) {
     const pj_value *v = call->operands[i];
     if (v->device != device)
@@ -108,14 +115,15 @@ pj_status pj_region_append(pj_device *device, pj_call *call, const pj_plan *plan
     if (v->error) return pj_status_copy(v->error);
   }
   pj_region *region = device->region;
-  put_plan(region, plan, pthread_self(), line);
+  put_plan(region, queued, pthread_self(), line);
   // The call keeps no reference to its operands: it would keep them from being donated.
   for (uint32_t i = 0; i < call->operand_count; ++i) put_ref(region, take_operand(region, call->operands[i]));
   call->operand_count = 0;
   put_numbers(region, call->floats, call->float_count, call->ints, call->int_count);
   pj_reserve(&call->results, call->result_count, plan->result_count, &call->result_capacity, sizeof *call->results);
   for (uint32_t i = 0; i < plan->result_count; ++i) {
-    pj_value *v = pj_value_create(device, &plan->graph.values[plan->outputs[i]], /*refs=*/2);
+    pj_value *v = pj_value_create(device, &plan->graph.values[plan->outputs[i]],
+                                  &queued->graph.values[queued->outputs[i]], queued->rooms[i], /*refs=*/2);
     put_output(region, v);
     call->results[call->result_count++] = v;
   }
@@ -181,7 +189,7 @@ void pj_region_put_back(pj_device *device, pj_region *region) {
 // The region as one graph. `out_values` (room for the region's outputs) gets the value number of each output.
 pj_status pj_region_graph(const pj_region *region, pj_graph *graph, uint32_t *out_values) {
   uint32_t number = 0;
-  for (uint32_t i = 0; i < region->input_count; ++i) PJ_TRY(pj_graph_add_input(graph, region->inputs[i]->type, &number));
+  for (uint32_t i = 0; i < region->input_count; ++i) PJ_TRY(pj_graph_add_input(graph, region->inputs[i]->array, &number));
   for (uint32_t q = 0; q < region->queued_count; ++q) {
     const pj_queued *queued = &region->queued[q];
     const pj_graph *part = &queued->plan->graph;

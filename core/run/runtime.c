@@ -106,6 +106,8 @@ static void device_destroy(pj_device *device) {
   pj_programs_clear(&device->programs);
   pj_map_clear(&device->plans, pj_plan_destroy);
   pj_map_clear(&device->starts, free);
+  pj_map_clear(&device->growths, free);
+  pj_call_destroy(&device->room_call);
   pj_map_clear(&device->sightings, free);
   pj_map_clear(&device->shapes, free);
   free(device->scratch);
@@ -193,6 +195,7 @@ const pj_op *pj_runtime_op(pj_runtime *runtime, const char *overload) {
     op->runtime = runtime;
     op->name = strdup(overload);
     op->entry = pj_lowering_find(overload);
+    op->room = pj_room_find(overload);
     op->id = ++runtime->op_count;
     if (!op->name || !pj_map_add(&runtime->ops, hash, key, (uint32_t)words, op)) {
       op_destroy(op);
@@ -217,6 +220,7 @@ bool pj_number_is_special(double number) {
   return false;
 }
 
+uint32_t pj_op_dtype_only(const pj_op *op) { return op->entry ? op->entry->dtype_only : 0; }
 uint32_t pj_op_shape_only(const pj_op *op) { return op->entry ? op->entry->shape_only : 0; }
 
 // ---- counters and explanations --------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@
 
 enum { COMPILED_STARTS = 4, MOST_STARTS = 8 };
 
-// Words of an argument; the elements of a list of tensors or numbers are arguments of their own behind it.
-static uint32_t argument_words(const uint64_t *at) {
+uint32_t pj_argument_words(const uint64_t *at) {
   uint32_t rank = (uint32_t)(*at >> 16 & 0xff), base_rank = (uint32_t)(*at >> 32 & 0xff);
   switch ((pj_argument_kind)(*at & 0xff)) {
     case PJ_ARG_TENSOR:
@@ -43,7 +42,7 @@ typedef struct start {
 
 static start start_at(uint64_t *word) {
   bool view = (*word & 0xff) == PJ_ARG_TENSOR;
-  return (start){word, word + argument_words(word) - 1, view ? (uint64_t)PJ_TENSOR_MOVES << 40 : PJ_INT_RELEASED << 8};
+  return (start){word, word + pj_argument_words(word) - 1, view ? (uint64_t)PJ_TENSOR_MOVES << 40 : PJ_INT_RELEASED << 8};
 }
 
 typedef bool choice(const uint64_t *word, bool is_start);
@@ -70,7 +69,7 @@ static uint32_t find_starts(const pj_call *call, choice *chosen, start out[MOST_
   uint32_t bits = call->op->entry->starts, count = 0;
   for (pj_argument_kind kind = PJ_ARG_TENSOR;; kind = PJ_ARG_INT) {
     uint32_t argument = 0, elements = 0;
-    for (uint64_t *w = call->words; w < call->words + call->word_count; w += argument_words(w)) {
+    for (uint64_t *w = call->words; w < call->words + call->word_count; w += pj_argument_words(w)) {
       bool is_start = !elements && argument < 32 && bits >> argument & 1;
       if ((*w & 0xff) == kind && chosen(w, is_start)) {
         if (count == MOST_STARTS) return 0;

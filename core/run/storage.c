@@ -285,6 +285,15 @@ pj_status pj_storage_rebase(pj_storage *s, pj_dtype dtype, int rank, const int64
   return status;
 }
 
+pj_status pj_storage_compact(pj_storage *s) {
+  PJ_TRY(pj_runtime_check(s->device->runtime));
+  pj_value *value = pj_storage_value(s);
+  bool has_room = value && value->room >= 0;
+  pj_status status = has_room ? as_type(s, value, value->type) : NULL;
+  pj_value_release(value);
+  return !has_room || status ? status : pj_device_end_op(s->device);
+}
+
 // The bytes of `value`: the first `nbytes` of them, or all of them written into zeros.
 static pj_status resize_value(pj_storage *s, pj_value *value, size_t nbytes) {
   int64_t one = 1, old_size = (int64_t)value->bytes, new_size = (int64_t)nbytes;

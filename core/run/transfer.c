@@ -65,7 +65,7 @@ pj_status pj_value_from_host(pj_device *device, const void *data, pj_dtype dtype
   if (collects) end_transfer(runtime, &span, &type, line);
   pj_count(&runtime->counters.bytes_to_device, bytes);
   pthread_mutex_lock(&device->lock);
-  *out_value = pj_value_create_ready(device, &type, buffer);
+  *out_value = pj_value_create_ready(device, &type, &type, -1, buffer);
   pthread_mutex_unlock(&device->lock);
   return NULL;
 }
@@ -81,6 +81,31 @@ static pj_status compute(pj_device *device, pj_value *value) {
   }
   PJ_TRY(status);
   return value->buffer ? NULL : pj_error(PJ_INTERNAL, "a value was read after its memory had been donated");
+}
+
+// What counts of a value lies in its array in `count` pieces of `bytes`, one every `step` bytes.
+typedef struct pieces { size_t count, bytes, step; } pieces;
+
+static pieces pieces_of(const pj_value *value) {
+  pieces p = {.count = 1, .bytes = value->bytes, .step = value->bytes};
+  for (int d = 0; d < value->room; ++d) p.count *= (size_t)value->type->dims[d];
+  if (value->room < 0 || !p.count) return p;
+  p.bytes /= p.count;
+  p.step = value->array_bytes / p.count;
+  return p;
+}
+
+// The value is there, or is waited for.
+static pj_status read_array(pj_runtime *runtime, const pj_value *value, void *data) {
+  void *array = value->room >= 0 ? malloc(value->array_bytes) : data;
+  if (!array) return pj_error(PJ_RESOURCE_EXHAUSTED, "out of host memory");
+  pj_status status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, array, value->array_bytes)
+                                  : pj_buffer_to_host(runtime->client, value->buffer, array, value->array_bytes);
+  if (array == data) return status;
+  pieces p = pieces_of(value);
+  for (size_t i = 0; i < p.count && !status; ++i) memcpy((char *)data + i * p.bytes, (char *)array + i * p.step, p.bytes);
+  free(array);
+  return status;
 }
 
 pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
@@ -99,12 +124,11 @@ pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data) {
   if (value->bytes) {
     // A ready value is copied at once; only a wait or a large copy is worth giving up the GIL for.
     bool ready = value->ready || pj_buffer_is_ready(runtime->client, value->buffer);
-    bool long_wait = value->bytes > 65536 || !ready;
+    bool long_wait = value->array_bytes > 65536 || !ready;
     void *token = long_wait ? pj_block(runtime) : NULL;
     if (long_wait) status = pj_buffer_wait_unless(runtime->client, value->buffer, runtime->hooks.interrupted);
     pj_span span = collects ? pj_trace_begin(PJ_SPAN_TO_HOST, device) : (pj_span){0};
-    if (!status) status = value->ready ? pj_buffer_to_host_ready(runtime->client, value->buffer, data, value->bytes)
-                                       : pj_buffer_to_host(runtime->client, value->buffer, data, value->bytes);
+    if (!status) status = read_array(runtime, value, data);
     if (long_wait) pj_unblock(runtime, token);
     if (collects && !status) end_transfer(runtime, &span, value->type, line);
     PJ_TRY(pj_value_keep_error(device, value, status));
@@ -121,6 +145,8 @@ pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void *
   pj_runtime *runtime = device->runtime;
   *out_pointer = NULL;
   PJ_TRY(pj_runtime_check(runtime));
+  if (pieces_of(value).count > 1)
+    return pj_error(PJ_UNIMPLEMENTED, "the value lies in pieces, with room to grow between them");
   if (strcmp(pj_client_platform(runtime->client), "cpu") != 0)
     return pj_error(PJ_UNIMPLEMENTED, "the memory of a %s device cannot be read in place",
                     pj_client_platform(runtime->client));
@@ -149,13 +175,13 @@ pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj
   PJ_TRY(status);
   pthread_mutex_lock(&to->lock);
   pj_device_drain(to);
-  status = pj_device_reserve_memory(to, value->bytes);
+  status = pj_device_reserve_memory(to, value->array_bytes);
   pthread_mutex_unlock(&to->lock);
   PJ_TRY(status);
   pj_buffer *buffer;
   PJ_TRY(pj_buffer_copy_to_device(runtime->client, value->buffer, to->index, &buffer));
   pthread_mutex_lock(&to->lock);
-  *out_value = pj_value_create_ready(to, value->type, buffer);
+  *out_value = pj_value_create_ready(to, value->type, value->array, value->room, buffer);
   pthread_mutex_unlock(&to->lock);
   return NULL;
 }

@@ -5,17 +5,24 @@
 #include "base/text.h"
 #include "run/internal.h"
 
-pj_value *pj_value_create(pj_device *device, const pj_type *type, unsigned refs) {
-  pj_value *v = malloc(sizeof *v + sizeof *v->type);
+static void copy_type(pj_type *to, const pj_type *from) {
+  memcpy(to, from, offsetof(pj_type, dims) + (size_t)from->rank * sizeof from->dims[0]);
+}
+
+pj_value *pj_value_create(pj_device *device, const pj_type *type, const pj_type *array, int room, unsigned refs) {
+  pj_value *v = malloc(sizeof *v + (room < 0 ? 1 : 2) * sizeof *v->type);
   if (!v) {
     fputs("torch-pjrt: out of host memory\n", stderr);
     abort();
   }
   atomic_init(&v->refs, refs);
   v->device = device;
-  v->type = (pj_type *)(v + 1);
-  memcpy(v->type, type, offsetof(pj_type, dims) + (size_t)type->rank * sizeof type->dims[0]);
+  v->type = v->array = (pj_type *)(v + 1);
+  copy_type(v->type, type);
+  if (room >= 0) copy_type(++v->array, array);
+  v->room = room;
   v->bytes = pj_type_bytes(type);
+  v->array_bytes = room < 0 ? v->bytes : pj_type_bytes(array);
   v->buffer = NULL;
   v->error = NULL;
   v->region = 0;
@@ -45,7 +52,7 @@ void pj_value_set_buffer(pj_value *v, pj_buffer *buffer) {
   pj_device *device = v->device;
   v->buffer = buffer;
   v->point = device->point;
-  take(&device->bytes, v->bytes);
+  take(&device->bytes, v->array_bytes);
   take(&device->values, 1);
 }
 
@@ -53,12 +60,12 @@ void pj_value_free_buffer(pj_value *v) {
   pj_device *device = v->device;
   pj_buffer_destroy(device->runtime->client, v->buffer);
   v->buffer = NULL;
-  give(&device->bytes, v->bytes);
+  give(&device->bytes, v->array_bytes);
   give(&device->values, 1);
 }
 
-pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, pj_buffer *buffer) {
-  pj_value *v = pj_value_create(device, type, 1);
+pj_value *pj_value_create_ready(pj_device *device, const pj_type *type, const pj_type *array, int room, pj_buffer *buffer) {
+  pj_value *v = pj_value_create(device, type, array, room, 1);
   pj_value_set_buffer(v, buffer);
   return v;
 }
@@ -111,7 +118,7 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
     if (!v->buffer) continue;
     const pj_value *candidate = v;
     for (int i = 0; i < LARGEST; ++i)
-      if (!largest[i] || candidate->bytes > largest[i]->bytes) {
+      if (!largest[i] || candidate->array_bytes > largest[i]->array_bytes) {
         const pj_value *smaller = largest[i];
         largest[i] = candidate;
         candidate = smaller;
@@ -121,10 +128,10 @@ pj_status pj_device_reserve_memory(pj_device *device, uint64_t bytes) {
   char list[600];
   pj_text text = pj_text_begin(list, sizeof list);
   for (int i = 0; i < LARGEST && largest[i]; ++i) {
-    const pj_type *type = largest[i]->type;
+    const pj_type *type = largest[i]->array;
     if (i) pj_text_add(&text, ", ");
     pj_text_add_type(&text, type->dtype, type->rank, type->dims);
-    pj_text_add(&text, " %.2f MiB", (double)largest[i]->bytes / 1048576.0);
+    pj_text_add(&text, " %.2f MiB", (double)largest[i]->array_bytes / 1048576.0);
   }
   return pj_error(PJ_RESOURCE_EXHAUSTED,
                   "tpu:%d out of memory: tried to allocate %.2f MiB; %.2f MiB of the limit of %.2f MiB are in use. The "
@@ -187,7 +194,7 @@ size_t pj_device_live_values(pj_device *device, pj_live_value *out_values, size_
     if (!v->buffer) continue;
     if (count < capacity) {
       pj_live_value *out = &out_values[count];
-      *out = (pj_live_value){.dtype = v->type->dtype, .rank = v->type->rank, .bytes = v->bytes};
+      *out = (pj_live_value){.dtype = v->type->dtype, .rank = v->type->rank, .bytes = v->array_bytes};
       memcpy(out->dims, v->type->dims, (size_t)v->type->rank * sizeof v->type->dims[0]);
     }
     count += 1;

@@ -191,6 +191,7 @@ def explain() -> list[dict[str, Any]]:
                      "new aliasing"           the call was known, but other inputs may be overwritten, other results are
                                               held, or the matmul precision or index check has changed
                      "new region"             several ops that were never queued together (fused and adaptive eager)
+                     "new room"               a value that grows got a larger array, or an op met such an array first
                      "not kept"               the program was there, and was unloaded: a process keeps the 4,096 used last
                      "not compiled"           a region whose program the compiler refused: it goes on op by op
         compile_ms   milliseconds of the compile or the load

@@ -21,7 +21,7 @@ typedef struct pj_op pj_op;            // an ATen overload, interned (pj/run.h)
 typedef enum pj_argument_kind {
   PJ_ARG_NONE = 0,
   PJ_ARG_TENSOR,   // dtype<<8 | rank<<16 | base dtype<<24 | base rank<<32 | flags<<40, then base dims; unless
-                   // PJ_TENSOR_IDENTITY also sizes, strides, offset
+                   // PJ_TENSOR_IDENTITY also sizes, strides, offset; with PJ_TENSOR_ROOM dim<<48
   PJ_ARG_SHAPE,    // as PJ_ARG_TENSOR, identity, but the values are not read: no operand
   PJ_ARG_TENSORS,  // count<<8, then that many TENSOR, SHAPE or NONE
   PJ_ARG_NUMBER,   // a run-time number: dtype<<8 (PRED, S64, F64, C128) | own dtype<<16 | weight<<24
@@ -41,6 +41,9 @@ enum {
   PJ_TENSOR_CONJ = 2,
   PJ_TENSOR_NEG = 4,
   PJ_TENSOR_MOVES = 8,     // the offset is 0 here; where the view starts is a run-time number behind all others in `ints`
+  // Only the beginning of the view's dimension `dim` counts, the rest is room to grow: how much counts is a run-time number
+  // behind all others, and behind the starts, in `ints` (ops/room.h).
+  PJ_TENSOR_ROOM = 16,
 };
 
 enum { PJ_INT_RELEASED = 1 };
@@ -57,7 +60,9 @@ typedef struct pj_call {
   pj_value **results;   // filled by pj_submit, owned by the caller until pj_call_clear; one that is taken becomes NULL
   uint32_t word_count, operand_count, float_count, int_count, result_count;
   uint32_t word_capacity, operand_capacity, float_capacity, int_capacity, result_capacity;
+  pj_value *grown;      // operand 0, in a larger array since pj_submit: retained, so that it is not donated at once; or NULL
   bool writes_base;     // result 0 is the new base of argument 0 (ops with PJ_OP_WRITES, called in place through a view)
+  bool room;            // its arrays may have room (PJ_TENSOR_ROOM, run/room.c), as those of its results
   bool hold;            // more belongs to this op: pj_submit must not run the queue yet (pj_device_end_op does)
 } pj_call;
 

@@ -108,7 +108,8 @@ PJ_EXPORT void pj_runtime_count_decomposition(pj_runtime *runtime);
 typedef struct pj_explanation {
   const char *what;      // "aten::add.Tensor(f32[3], f32[3])", or the ops of a region
   const char *line;      // the user's source line, or ""
-  // "new op", "new number of tensors", "new dtype", "new shape", "new layout", "new constant", "new aliasing", "new region"
+  // "new op", "new number of tensors", "new dtype", "new shape", "new layout", "new constant", "new aliasing", "new region",
+  // "new room" (an array to grow into: core/ops/room.h), "not kept" (it was unloaded, to make room for others)
   const char *reason;
   double compile_ms;
   bool from_disk;
@@ -132,6 +133,7 @@ PJ_EXPORT uint32_t pj_op_lengths(const pj_op *op);
 // 0, 1, -1, 2, -2, 3, 0.5 and -0.5: powers and factors for which a program can do with less.
 PJ_EXPORT bool pj_number_is_special(double number);
 PJ_EXPORT uint32_t pj_op_shape_only(const pj_op *op);  // bit i: only the shape of tensor argument i matters
+PJ_EXPORT uint32_t pj_op_dtype_only(const pj_op *op);  // bit i: and of its shape nothing; it is to be written as 0-d
 
 // ---- storages and values --------------------------------------------------------------------------------------------
 
@@ -238,6 +240,9 @@ PJ_EXPORT void pj_call_graph_tensor(pj_call *call, pj_dtype base_dtype, int base
 PJ_EXPORT pj_status pj_storage_write(pj_storage *storage, pj_value *source, const int64_t *source_strides, pj_dtype dtype,
                                      int rank, const int64_t *sizes, const int64_t *strides, int64_t offset, unsigned flags);
 
+// Gives the storage's value an array that has no room to grow, so that its bytes lie in one piece.
+PJ_EXPORT pj_status pj_storage_compact(pj_storage *storage);
+
 // Brings the storage's value to a type in which writes through this view cost what they write (once; see view/view.h).
 PJ_EXPORT pj_status pj_storage_rebase(pj_storage *storage, pj_dtype dtype, int rank, const int64_t *sizes,
                                       const int64_t *strides, int64_t offset);
@@ -248,7 +253,8 @@ PJ_EXPORT pj_status pj_value_from_host(pj_device *device, const void *data, pj_d
 // The value's bytes, in its own order, to `data` of pj_value_bytes; runs the queue if needed, waits.
 PJ_EXPORT pj_status pj_value_to_host(pj_device *device, pj_value *value, void *data);
 // Where the value's bytes are in this process's memory, row-major over its dims, for reading only: address and bytes
-// stay as they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own.
+// stay as they are while the caller holds the value. Waits. UNIMPLEMENTED where the device has a memory of its own, and
+// for a value in several pieces (pj_storage_compact).
 PJ_EXPORT pj_status pj_value_host_pointer(pj_device *device, pj_value *value, const void **out_pointer);
 PJ_EXPORT pj_status pj_value_to_device(pj_device *from, pj_value *value, pj_device *to, pj_value **out_value);
 

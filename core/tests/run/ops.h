@@ -57,6 +57,21 @@ static inline pj_storage *add(pj_storage *a, pj_storage *b, int64_t count) {
   return sum;
 }
 
+// [a, b]
+static inline pj_storage *join(pj_storage *a, int64_t a_count, pj_storage *b, int64_t b_count) {
+  pj_device *device = pj_storage_device(a);
+  pj_call call = {.op = pj_runtime_op(pj_device_runtime(device), "aten::cat")};
+  pj_call_tensors(&call, 2);
+  put_vector(&call, a, a_count);
+  put_vector(&call, b, b_count);
+  pj_call_int(&call, 0);
+  CHECK_OK(submit(device, &call, a_count + b_count));
+  pj_value *result = call.result_count ? call.results[0] : NULL;
+  if (result) pj_value_retain(result);
+  pj_call_destroy(&call);
+  return result ? pj_storage_create_with(device, result) : NULL;
+}
+
 // storage[:] = storage[:] * number
 static inline pj_status try_scale(pj_storage *storage, double number, int64_t count) {
   pj_device *device = pj_storage_device(storage);

@@ -117,6 +117,36 @@ static void rows_at_every_start_are_read_and_written_by_a_few_programs(void) {
   pj_storage_release(x);
 }
 
+static void a_vector_that_grows_finds_its_programs_until_its_array_is_full(void) {
+  enum { STEP = 4096, STEPS = 21 };  // 16 KiB a step: arrays of 4, 8, 16, 32 steps
+  static float step[STEP], all[STEP * STEPS], twice[STEP * STEPS];
+  int made[STEPS] = {0};
+  pj_storage *x = NULL;
+  for (int n = 0; n < STEPS; ++n) {
+    for (int i = 0; i < STEP; ++i) step[i] = (float)(n * STEP + i);
+    pj_storage *part = from_host(device, step, STEP), *longer = x ? join(x, (int64_t)n * STEP, part, STEP) : NULL;
+    pj_counters before = counters_of(runtime);
+    pj_storage *sum = longer ? add(longer, longer, (int64_t)(n + 1) * STEP) : NULL;
+    if (sum) to_host(sum, twice);
+    made[n] = (int)(counters_of(runtime).compiles - before.compiles);
+    if (sum) pj_storage_release(sum);
+    if (longer) pj_storage_release(part);
+    if (x) pj_storage_release(x);
+    x = longer ? longer : part;
+  }
+  for (int n = 0; n < STEPS; ++n) CHECK(made[n] == 0 || n == 1 || n == 2 || n == 4 || n == 8 || n == 16);
+  for (int i = 0; i < STEP * STEPS; ++i) CHECK(twice[i] == 2 * (float)i);
+  to_host(x, all);
+  for (int i = 0; i < STEP * STEPS; ++i) CHECK(all[i] == (float)i);
+  pj_value *value = pj_storage_value(x);
+  CHECK(pj_value_bytes(value) == sizeof all && pj_value_dims(value)[0] == STEP * STEPS && pj_storage_nbytes(x) == sizeof all);
+  pj_value_release(value);
+  scale(x, 2, STEP * STEPS);
+  to_host(x, all);
+  CHECK(all[1] == 2 && all[STEP * STEPS - 1] == 2 * (float)(STEP * STEPS - 1));
+  pj_storage_release(x);
+}
+
 static void an_unwritten_storage_reads_as_zeros(void) {
   float a[3] = {1, 2, 3}, b[3] = {9, 9, 9};
   pj_storage *x = from_host(device, a, 3), *y = pj_storage_create(device, 12);
@@ -152,6 +182,7 @@ static void all(void) {
   RUN(a_value_that_is_read_in_place_stays_as_it_is_while_it_is_held);
   RUN(a_write_through_a_view_changes_the_base_only_there);
   RUN(rows_at_every_start_are_read_and_written_by_a_few_programs);
+  RUN(a_vector_that_grows_finds_its_programs_until_its_array_is_full);
   RUN(an_unwritten_storage_reads_as_zeros);
   RUN(memory_is_counted_and_limited);
 }
