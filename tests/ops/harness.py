@@ -31,7 +31,7 @@ class Call(ctypes.Structure):
                 [(name, c_uint32) for name in (
                     "word_count", "operand_count", "float_count", "int_count", "result_count", "word_capacity",
                     "operand_capacity", "float_capacity", "int_capacity", "result_capacity")] +
-                [("writes_base", c_bool), ("hold", c_bool)])
+                [("grown", c_void_p)] + [(name, c_bool) for name in ("writes_base", "room", "hold")])
 
 
 class Spec(ctypes.Structure):
