@@ -63,3 +63,11 @@ void pj_map_clear(pj_map *map, void (*free_value)(void *)) {
   free(map->entries);
   *map = (pj_map){0};
 }
+
+void *pj_map_find_or_add(pj_map *map, uint64_t hash, const uint64_t *key, uint32_t words, size_t size) {
+  void *value = pj_map_find(map, hash, key, words);
+  if (value || !(value = calloc(1, size))) return value;
+  if (pj_map_add(map, hash, key, words, value)) return value;
+  free(value);
+  return NULL;
+}

@@ -25,6 +25,8 @@ void *pj_map_find(const pj_map *map, uint64_t hash, const uint64_t *key, uint32_
 
 // Adds a key that is not in the map. False when host memory is exhausted.
 bool pj_map_add(pj_map *map, uint64_t hash, const uint64_t *key, uint32_t words, void *value);
+// What is under the key, or `size` bytes of zeros that are put there, for free(); NULL: no host memory.
+void *pj_map_find_or_add(pj_map *map, uint64_t hash, const uint64_t *key, uint32_t words, size_t size);
 
 // Frees the keys and the table; calls `free_value` (may be NULL) for each value.
 void pj_map_clear(pj_map *map, void (*free_value)(void *));

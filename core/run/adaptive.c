@@ -203,15 +203,6 @@ static bool is_compiling(const pj_device *device, const void *context) {
   return !sighting->program && !sighting->refused;
 }
 
-// What is under the hash, or `size` bytes of zeros that are put there; NULL: no host memory.
-static void *find_or_add(pj_map *map, uint64_t hash, size_t size) {
-  void *value = pj_map_find(map, hash, &hash, 1);
-  if (value || !(value = calloc(1, size))) return value;
-  if (pj_map_add(map, hash, &hash, 1, value)) return value;
-  free(value);
-  return NULL;
-}
-
 // The region's ops in their order and how they are wired, whatever the shapes.
 static uint64_t hash_of_ops(pj_device *device, const pj_region *region) {
   uint32_t words = region->queued_count + region->ref_count;
@@ -224,10 +215,11 @@ static uint64_t hash_of_ops(pj_device *device, const pj_region *region) {
 
 // Most regions of a program that never repeats itself are met once: only their hash is kept.
 static pj_sighting *see(pj_device *device, const pj_region *region, uint64_t hash) {
-  pj_sighting *sighting = find_or_add(&device->sightings, hash, sizeof *sighting);
+  pj_sighting *sighting = pj_map_find_or_add(&device->sightings, hash, &hash, 1, sizeof *sighting);
   if (!sighting) return NULL;
   if (!sighting->shapes) {
-    sighting->shapes = find_or_add(&device->shapes, hash_of_ops(device, region), sizeof *sighting->shapes);
+    uint64_t ops = hash_of_ops(device, region);
+    sighting->shapes = pj_map_find_or_add(&device->shapes, ops, &ops, 1, sizeof *sighting->shapes);
     if (!sighting->shapes) return NULL;
     ++*sighting->shapes;
   }

@@ -253,11 +253,10 @@ pj_status pj_room_plan(pj_device *device, pj_call *call, const pj_plan *plan, co
 static bool meets_growth(pj_device *device, const uint64_t *key, uint32_t words, int64_t length, bool by_one) {
   typedef struct growth { int64_t first, last, least; int steps; } growth;
   uint64_t hash = pj_hash_words(key, words);
-  growth *met = pj_map_find(&device->growths, hash, key, words);
-  if (!met) {
-    met = calloc(1, sizeof *met);
-    if (met && !pj_map_add(&device->growths, hash, key, words, met)) free(met);
-    else if (met) *met = (growth){.first = length, .last = length, .least = INT64_MAX};
+  growth *met = pj_map_find_or_add(&device->growths, hash, key, words, sizeof *met);
+  if (!met) return false;
+  if (!met->least) {  // met for the first time
+    *met = (growth){.first = length, .last = length, .least = INT64_MAX};
     return false;
   }
   met->steps = length == met->last + 1 ? met->steps + 1 : 0;

@@ -107,14 +107,8 @@ void pj_call_fix_starts(pj_call *call) {
 
 bool pj_device_compiles_start(pj_device *device, const uint64_t *key, uint32_t words) {
   uint64_t hash = pj_hash_words(key, words);
-  uint32_t *met = pj_map_find(&device->starts, hash, key, words);
-  if (!met) {
-    met = calloc(1, sizeof *met);
-    if (!met || !pj_map_add(&device->starts, hash, key, words, met)) {
-      free(met);
-      return true;
-    }
-  }
+  uint32_t *met = pj_map_find_or_add(&device->starts, hash, key, words, sizeof *met);
+  if (!met) return true;
   if (*met == COMPILED_STARTS) return false;
   ++*met;
   return true;
